@@ -1,0 +1,52 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint types imports format bench clean
+
+bin := .venv/bin
+# Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
+with_java := JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: .venv/.ready ## install everything: Python packages, Java where it is missing, compiled kernels
+	@:
+
+.venv/.ready: requirements.lock pyproject.toml
+	@scripts/venv.sh
+	@echo "Installing Python packages (some minutes the first time) ..."
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@$(bin)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@scripts/java.sh >/dev/null
+	@if [ -f src/panewise/kernel/warm.py ]; then echo "Compiling kernels ..." && $(bin)/python -m panewise.kernel.warm; fi
+	@touch $@
+
+demo: setup ## a first look: find segments in generated data
+	@$(with_java) $(bin)/panewise demo
+
+test: lint types imports ## everything that must pass before a commit; CI runs this
+	@$(with_java) $(bin)/pytest -m "not slow"
+
+test-all: lint types imports ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
+	@$(with_java) $(bin)/pytest
+
+lint: setup ## style and formatting
+	@$(bin)/ruff check --quiet
+	@$(bin)/ruff format --quiet --check
+
+types: setup ## static types
+	@$(bin)/mypy --no-error-summary
+
+imports: setup ## who may import whom
+	@$(bin)/lint-imports --no-logo
+
+format: setup ## fix style and formatting where a machine can
+	@$(bin)/ruff check --quiet --fix
+	@$(bin)/ruff format --quiet
+
+bench: setup ## measure, peers included
+	@$(with_java) $(bin)/python benchmarks/run.py
+
+clean: ## remove everything that the other commands made
+	@rm -rf .venv build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .numba_cache
+	@rm -rf .pytest_cache .ruff_cache derby.log metastore_db spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""Find the stretches of a data stream that matter and compute over them, on Spark, from Python."""
+
+from panewise.builders import (
+    CustomScheme,
+    aggregate_frames,
+    boundary_frames,
+    custom_frames,
+    delta_frames,
+    session_frames,
+    threshold_frames,
+    trend_frames,
+)
+from panewise.errors import DataError, InputError, JobError, PanewiseError, SpecError
+from panewise.local.runner import segments_local
+from panewise.plan import Plan
+from panewise.spark.session import session
+
+__all__ = [
+    "CustomScheme",
+    "DataError",
+    "InputError",
+    "JobError",
+    "PanewiseError",
+    "Plan",
+    "SpecError",
+    "aggregate_frames",
+    "boundary_frames",
+    "custom_frames",
+    "delta_frames",
+    "segments_local",
+    "session",
+    "session_frames",
+    "threshold_frames",
+    "trend_frames",
+]

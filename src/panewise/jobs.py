@@ -1,0 +1,318 @@
+"""A plan and its job file are the same thing in two notations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from panewise import builders
+from panewise.errors import JobError, SpecError, did_you_mean
+from panewise.plan import Plan
+from panewise.spec.aggregates import aggregates
+from panewise.spec.codec import Table, dumps, loads
+from panewise.spec.duration import Amount, Duration
+from panewise.spec.frames import (
+    AggregateFrames,
+    BoundaryFrames,
+    ChainFrames,
+    CustomFrames,
+    DeltaFrames,
+    HysteresisFrames,
+    Scheme,
+    SessionFrames,
+    ThresholdFrames,
+    TrendFrames,
+    Value,
+)
+from panewise.spec.job import SCREEN, ConsoleSink, FileSink, FileSource, Plot, Sink, Source, TableSource
+from panewise.spec.options import Saturated, Starts
+
+__all__ = ["Job", "job_from_toml", "job_to_toml", "plan_from_mapping", "plan_to_mapping", "read_job"]
+
+_SCHEMES = {name: getattr(builders, name) for name in builders.__all__ if name.endswith("_frames")}
+_TABLES = ("source", "plan", "agg", "sink", "plot")
+_EXACT = 2**53
+
+
+@dataclass(frozen=True)
+class Job:
+    """A plan with its source, aggregates (name and SQL call), sink and plot: all that `panewise run` needs."""
+
+    source: Source
+    plan: Plan
+    agg: tuple[tuple[str, str], ...] = ()
+    sink: Sink = SCREEN
+    plot: Plot | None = None
+
+
+def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
+    """A plan from a job's [plan] table: `scheme` names the builder, the rest are its options and the order of rows.
+
+    >>> plan_from_mapping({"scheme": "delta_frames", "amounts": {"speed": 5}, "at": "ts"}).ordered_by
+    'ts'
+    """
+    table = Table("plan", dict(mapping))
+    name = table.required("scheme", str, 'scheme = "threshold_frames"')
+    if name not in _SCHEMES:
+        raise JobError(f"`scheme` in [plan] ({name!r}) is not a scheme. {did_you_mean(name, _SCHEMES)}")
+    # `scheme` is taken by the builder's name, so a custom scheme's class is called `custom`
+    parameters = {"custom" if p == "scheme" else p: v for p, v in inspect.signature(_SCHEMES[name]).parameters.items()}
+    table.only(name, [*parameters, "scheme", "by", "at", "tie_break", "ties"])
+    options = {option: table.content[option] for option in parameters if option in table.content}
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise JobError(f"`{option}` is missing in [plan]: {name} can't do without it. Add `{option}`.")
+    if "custom" in options:
+        options["scheme"] = _class(options.pop("custom"))
+    plan: Plan = _SCHEMES[name](**options).by(*table.list("by", str))
+    at = table.optional("at", str)
+    if at is None:
+        for option in ("tie_break", "ties"):
+            if option in table.content:
+                raise JobError(f"`{option}` in [plan] says how rows with one `at` are ordered. Add `at`.")
+        return plan
+    return plan.at(at, tie_break=table.list("tie_break", str), ties=table.optional("ties", str, "all"))
+
+
+def _class(path: object) -> object:
+    module, colon, name = path.partition(":") if isinstance(path, str) else ("", "", "")
+    if not (module and colon and name):
+        raise JobError(f'`custom` in [plan] ({path!r}) must name a class. Write "module:Class".')
+    try:
+        found: object = import_module(module)
+    except ImportError as e:
+        raise JobError(f"`custom` in [plan] ({path!r}) can't be imported: {e}. Put the module on the path.") from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise JobError(f"`custom` in [plan] ({path!r}): {module} has no {name}. Define it there, or name another.")
+        found = getattr(found, part)
+    return found
+
+
+def plan_to_mapping(plan: Plan) -> dict[str, Any]:
+    """The [plan] table of a plan, without what is default anyway; `plan_from_mapping` is its inverse.
+
+    >>> plan_to_mapping(builders.delta_frames({"speed": 5}, strict=True).at("ts"))
+    {'scheme': 'delta_frames', 'amounts': {'speed': 5}, 'strict': True, 'at': 'ts'}
+    """
+    name, own = _own_options(plan.scheme)
+    shared = _shared_options(plan.scheme)
+    table: dict[str, Any] = {"scheme": name, **own, **shared}
+    table = {option: value for option, value in table.items() if value is not None and value is not False}
+    bare = Plan(plan.scheme)
+    # an option is left out where the builder gives the same plan without it
+    for option in [*own, *shared]:
+        with suppress(SpecError, JobError):
+            without = {key: value for key, value in table.items() if key != option}
+            if plan_from_mapping(without) == bare:
+                table = without
+    if plan.keys:
+        table["by"] = list(plan.keys)
+    if plan.time is not None:
+        table["at"] = plan.time
+    if plan.tie_break:
+        table["tie_break"] = list(plan.tie_break)
+    if plan.ties != "all":
+        table["ties"] = plan.ties
+    return table
+
+
+def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
+    """The builder's name, and the options that only it has."""
+    match scheme:
+        case ThresholdFrames():
+            return "threshold_frames", {"condition": scheme.condition, "gaps": scheme.gaps}
+        case HysteresisFrames():
+            return "threshold_frames", {"open": scheme.open, "close": scheme.close, "gaps": scheme.gaps}
+        case DeltaFrames():
+            amounts = {value.text: _size(value, size) for value, size in scheme.moves}
+            return "delta_frames", {"amounts": amounts, "against": scheme.against, "strict": scheme.strict}
+        case BoundaryFrames():
+            cells = {value.text: _cells(value, given) for value, given in scheme.dimensions}
+            return "boundary_frames", {"cells": cells}
+        case AggregateFrames():
+            bound = "reaches" if scheme.closing == "include" else "stays_below"
+            own = {"aggregate": str(scheme.aggregate), bound: _number(scheme.bound), "strict": scheme.strict}
+            return "aggregate_frames", own
+        case TrendFrames():
+            return "trend_frames", {"value": scheme.value.text, "direction": scheme.direction}
+        case SessionFrames():
+            return "session_frames", {"gap": _amount(scheme.gap)}
+        case CustomFrames():
+            return "custom_frames", {"custom": _class_path(scheme.scheme)}
+
+
+def _shared_options(scheme: Scheme) -> dict[str, Any]:
+    """The options that several schemes have."""
+    options: dict[str, Any] = {}
+    if isinstance(scheme, ChainFrames):
+        if not isinstance(scheme, AggregateFrames):
+            options["closing"] = scheme.closing
+        match scheme.placement:
+            case Saturated():
+                options["overlap"] = "saturated"
+            case Starts(condition, on_overlap):
+                options |= {"starts": condition, "on_overlap": on_overlap}
+        options["remainder"] = scheme.remainder
+    limits, schedule = scheme.limits, scheme.schedule
+    options |= {
+        "min_duration": _amount(limits.min_duration),
+        "min_rows": limits.min_rows,
+        "max_duration": _amount(limits.max_duration),
+        "max_rows": limits.max_rows,
+        "extent": scheme.extent,
+        "longest": scheme.longest,
+    }
+    if not isinstance(scheme, SessionFrames):
+        options["nulls"] = scheme.nulls
+    if schedule is not None:
+        every, jitter = _amount(schedule.every), _amount(schedule.jitter)
+        options |= {"expect_every": every, "jitter": jitter, "missing": schedule.missing}
+    return options
+
+
+def _amount(amount: Amount | None) -> str | int | float | None:
+    return str(amount) if isinstance(amount, Duration) else amount
+
+
+def _number(number: float) -> int | float:
+    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+
+
+def _size(value: Value, size: float) -> str | int | float:
+    return str(Duration(int(size))) if value.timed else _number(size)
+
+
+def _cells(value: Value, cells: float | tuple[float, ...]) -> str | int | float | list[int | float]:
+    return [_number(point) for point in cells] if isinstance(cells, tuple) else _size(value, cells)
+
+
+def _class_path(scheme: type) -> str:
+    if scheme.__module__ == "__main__" or "<locals>" in scheme.__qualname__:
+        raise JobError(
+            f"`custom` ({scheme.__qualname__}) can't be written to a job file: nobody else could import it. "
+            "Move the class to the top of a module of its own."
+        )
+    return f"{scheme.__module__}:{scheme.__qualname__}"
+
+
+def job_from_toml(text: str) -> Job:
+    """A job from the text of a job file."""
+    content = loads(text)
+    for name in content:
+        if name not in _TABLES:
+            raise JobError(f"[{name}] is not a table of a job. {did_you_mean(name, _TABLES)}")
+    for name in ("source", "plan"):
+        if name not in content:
+            raise JobError(f"[{name}] is missing: a job needs [source] and [plan]. Add [{name}].")
+    tables = {name: Table(name, table) for name, table in content.items()}
+    plan = plan_from_mapping(tables["plan"].content)
+    tables["plan"].required("at", str, 'at = "time"')
+    agg = aggregates(tables["agg"].content) if "agg" in tables else ()
+    return Job(
+        source=_source(tables["source"]),
+        plan=plan,
+        agg=tuple((name, str(call)) for name, call in agg),
+        sink=_sink(tables["sink"]) if "sink" in tables else SCREEN,
+        plot=_plot(tables["plot"]) if "plot" in tables else None,
+    )
+
+
+def read_job(path: str | PathLike[str]) -> Job:
+    """A job from a file."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise JobError(f"There is no job file {str(path)!r}. Check the path.") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise JobError(f"The job file {str(path)!r} can't be read: {e}. Give a UTF-8 text file.") from None
+    return job_from_toml(text)
+
+
+def _source(table: Table) -> Source:
+    form = table.word("format", ("parquet", "csv", "json", "table"))
+    named = ("table",) if form == "table" else ("path", "schema")
+    table.only(f"a {form} source", ["format", *named, "options"])
+    options = Table("source.options", table.optional("options", dict, {}))
+    if "schema" in options.content:
+        raise JobError("`schema` in [source.options] is not an option of Spark's reader. Put it above, into [source].")
+    given = tuple((name, options.optional(name, str)) for name in options.content)
+    if form == "table":
+        return TableSource(table.required("table", str, 'table = "db.name"'), given)
+    path = table.required("path", str, 'path = "data/router"')
+    return FileSource(form, path, table.optional("schema", str), given)
+
+
+def _sink(table: Table) -> Sink:
+    form = table.word("format", ("console", "parquet", "csv"))
+    table.only(f"a {form} sink", ["format", *(("limit", "order") if form == "console" else ("path", "mode"))])
+    if form == "console":
+        limit = table.optional("limit", int, SCREEN.limit)
+        if limit < 1:
+            raise JobError(f"`limit` in [sink] ({limit}) must be at least 1. Give the number of segments to show.")
+        return ConsoleSink(limit, table.optional("order", str))
+    path = table.required("path", str, 'path = "out/segments"')
+    return FileSink(form, path, table.word("mode", ("error", "overwrite"), "error"))
+
+
+def _plot(table: Table) -> Plot:
+    table.only("a plot", ["value", "path", "keys", "threshold"])
+    value, path = table.required("value", str, 'value = "speed"'), table.required("path", str, 'path = "out/plot.png"')
+    keys = table.list("keys", str) if not _whole(table.content.get("keys")) else table.list("keys", int)
+    return Plot(value, path, keys, table.optional("threshold", float))
+
+
+def _whole(keys: object) -> bool:
+    return bool(keys) and all(isinstance(key, int) for key in (keys if isinstance(keys, list) else [keys]))
+
+
+def job_to_toml(job: Job) -> str:
+    """The text of a job file; `job_from_toml` is its inverse.
+
+    >>> loss = builders.threshold_frames("drop_pct > 0.3").by("router").at("rpt_time")
+    >>> print(job_to_toml(Job(TableSource("reports"), loss)), end="")
+    [source]
+    format = "table"
+    table = "reports"
+    <BLANKLINE>
+    [plan]
+    scheme = "threshold_frames"
+    condition = "drop_pct > 0.3"
+    by = ["router"]
+    at = "rpt_time"
+    <BLANKLINE>
+    [sink]
+    format = "console"
+    """
+    if job.plan.time is None:
+        raise JobError('`at` is missing in the plan of the job. Add .at("column").')
+    source, sink, plot = job.source, job.sink, job.plot
+    tables: dict[str, dict[str, Any]] = {}
+    match source:
+        case FileSource():
+            tables["source"] = {"format": source.format, "path": source.path, "schema": source.schema}
+        case TableSource():
+            tables["source"] = {"format": "table", "table": source.table}
+    if source.options:
+        tables["source"]["options"] = dict(source.options)
+    tables["plan"] = plan_to_mapping(job.plan)
+    if job.agg:
+        tables["agg"] = dict(job.agg)
+    match sink:
+        case FileSink():
+            mode = None if sink.mode == "error" else sink.mode
+            tables["sink"] = {"format": sink.format, "path": sink.path, "mode": mode}
+        case ConsoleSink():
+            limit = None if sink.limit == SCREEN.limit else sink.limit
+            tables["sink"] = {"format": "console", "limit": limit, "order": sink.order}
+    if plot is not None:
+        keys = list(plot.keys) or None
+        tables["plot"] = {"keys": keys, "value": plot.value, "path": plot.path, "threshold": plot.threshold}
+    given = {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}
+    return dumps(given)

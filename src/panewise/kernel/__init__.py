@@ -1,0 +1,1 @@
+"""HOW: pure operators on pages of columns, compiled with numba. No Spark."""

@@ -1,0 +1,296 @@
+"""The operator of chains: delta, aggregate, custom; one open frame, or several that overlap (rulings 10 to 20, 25).
+
+One pass over rows in order, resumable at any row. The open frames of a key lie in order of their starts in `frames`;
+a frame that closed while an earlier one is open waits there too, because ids follow starts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from panewise.kernel import folds
+from panewise.kernel import segmenting as sg
+from panewise.kernel.compiled import compiled
+from panewise.kernel.progressions import add, begin, breaks, passes
+from panewise.kernel.segmenting import (
+    ALL,
+    BREAKS,
+    EVERY,
+    EXTENT,
+    HAS_MAX,
+    INVISIBLE,
+    LONGEST,
+    MAX_DURATION,
+    MAX_ROWS,
+    MISSING,
+    OPENING,
+    OUT,
+    POSSIBLE,
+    REMAINDER_FLAG,
+)
+from panewise.kernel.spans import missing_between, span_more_than
+
+__all__ = [
+    "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_INTS", "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
+    "chain_page",
+]  # fmt: skip
+
+# settings beyond the shared ones
+INCLUDE, PLACEMENT, REMAINDER, SOLO = 7, 8, 9, 10
+CHAINED, CLOSE, DROP, CONTINUE, SATURATED = range(5)
+
+# state of a key
+LAST, LATEST = range(2)
+N_ATS = 2
+SEEN, BETWEEN, NEXT_ID, HAS_BEST = range(4)
+N_INTS = 4
+
+# a frame: in `at`, and in whole numbers. START and BEFORE turn into the bounds when it closes.
+START, BEFORE = range(2)
+HAS_BEFORE, ROWS, DECIDED, STATUS, FLAGS = range(5)
+OPEN, CLOSED, GONE = range(3)
+
+# why a frame closes
+STAYS, COMPLETE, STOPPED, BROKEN, OVERLAPPED = range(5)
+
+
+@compiled
+def _grow_frames(frames: Any, needed: Any) -> Any:
+    fa, fn, states, ff, fi = frames
+    n = len(fn)
+    if needed <= n:
+        return frames
+    room = max(2 * n, needed)
+    more = (
+        np.empty((room, 2), fa.dtype),
+        np.empty((room, 5), np.int64),
+        np.empty((room, states.shape[1]), np.float64),
+        np.empty((room, 4, ff.shape[2], 3), np.float64),
+        np.empty((room, 4, fi.shape[2], 2), np.int64),
+    )
+    more[0][:n] = fa
+    more[1][:n] = fn
+    more[2][:n] = states
+    more[3][:n] = ff
+    more[4][:n] = fi
+    return more
+
+
+@compiled
+def _move_frame(frames: Any, to: Any, source: Any, f: Any) -> None:
+    frames[0][to] = source[0][f]
+    frames[1][to] = source[1][f]
+    frames[2][to] = source[2][f]
+    frames[3][to] = source[3][f]
+    frames[4][to] = source[4][f]
+
+
+@compiled
+def _bounds(fa: Any, fn: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any) -> Any:
+    """Start, end and flags of a frame that would close now."""
+    open_start = whole[EXTENT] == POSSIBLE and fn[HAS_BEFORE]
+    start = fa[BEFORE] if open_start else fa[START]
+    end, end_in = sg.end_of(whole[EXTENT], a[LAST], has_next, following, missed, 0, measured[EVERY])
+    return start, end, (0 if open_start else sg.START_INCLUDED) | (sg.END_INCLUDED if end_in else 0)
+
+
+@compiled
+def _close(
+    frames: Any, f: Any, why: Any, a: Any, s: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any
+) -> None:
+    """Give a frame its bounds and its fold, and say whether it will be reported."""
+    fa, fn = frames[0][f], frames[1][f]
+    start, end, flags = _bounds(fa, fn, a, whole, measured, has_next, following, missed)
+    report = True
+    if whole[INCLUDE]:
+        if why == BROKEN:
+            report = whole[REMAINDER] == 1
+            flags |= REMAINDER_FLAG
+    else:
+        report = sg.long_enough(whole, measured, start, end, fn[ROWS])
+    fn[STATUS] = CLOSED if report else GONE
+    fn[FLAGS] = flags
+    slot = sg.closing_fold(whole[EXTENT], s[BETWEEN], has_next, following, a[LATEST], missed)
+    if slot != ALL:
+        folds.copy(frames[3][f, ALL], frames[4][f, ALL], frames[3][f, slot], frames[4][f, slot])
+    fa[0] = start
+    fa[1] = end
+
+
+@compiled
+def _completed(fa: Any, fn: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any) -> bool:
+    """Whether a minimal frame was complete with its last row."""
+    if not fn[DECIDED]:
+        return False
+    start, end, _ = _bounds(fa, fn, a, whole, measured, has_next, following, missed)
+    return sg.long_enough(whole, measured, start, end, fn[ROWS])
+
+
+@compiled
+def _weed(frames: Any, base: Any, count: Any, include: Any) -> None:
+    """Saturated: of frames that closed at one row, drop those inside another or containing another."""
+    fn = frames[1]
+    if not include:
+        for f in range(base + 1, base + count):
+            if fn[f, STATUS] == CLOSED:
+                fn[f, STATUS] = GONE
+        return
+    innermost = base - 1
+    for f in range(base, base + count):
+        if fn[f, STATUS] == CLOSED:
+            innermost = f
+    for f in range(base, innermost):
+        fn[f, STATUS] = GONE
+
+
+@compiled
+def _flush(
+    frames: Any, base: Any, count: Any, records: Any, done: Any, group: Any, s: Any, longest: Any
+) -> Any:
+    """Report closed frames up to the first that is open, and close ranks."""
+    fa, fn, _, ff, fi = frames
+    kept = 0
+    blocked = False
+    for f in range(base, base + count):
+        status = fn[f, STATUS]
+        if status == GONE:
+            continue
+        if status == CLOSED and not blocked:
+            sg.write_record(
+                records, done, group, fa[f, 0], False, fa[f, 1], False, fn[f, FLAGS], fn[f, ROWS], ff[f, ALL], fi[f, ALL]
+            )
+            done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, 1, longest, s[HAS_BEST], s[NEXT_ID])
+            continue
+        blocked = blocked or status == OPEN
+        if base + kept != f:
+            _move_frame(frames, base + kept, frames, f)
+        kept += 1
+    return kept, done
+
+
+@compiled
+def chain_page(
+    form: Any, at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any,
+    whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, seeds_ff: Any, seeds_fi: Any,
+    records: Any, carried: Any, frames: Any, held: Any, held_at: Any, kept_at: Any,
+) -> Any:  # fmt: skip
+    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g], whose stream ends if ends[g].
+
+    `held[held_at[g]:held_at[g + 1]]` are the group's open frames, `carried[waiting[g]:waiting[g + 1]]` its waiting
+    record. Returns the records, how many there are, and the frames that stay open (kept_at gives them by group).
+    """
+    extent, missing, include, placement = whole[EXTENT], whole[MISSING], whole[INCLUDE], whole[PLACEMENT]
+    every = measured[EVERY]
+    folding = len(inputs[0]) > 0
+    overlapping = placement >= CONTINUE
+    scratch = np.zeros(frames[2].shape[1], np.float64)
+    done = 0
+    base = 0
+    for g in range(len(slots)):
+        k = slots[g]
+        a, s, seed_ff, seed_fi = ats[k], numbers[k], seeds_ff[k], seeds_fi[k]
+        first = done
+        count = held_at[g + 1] - held_at[g]
+        records = sg.grow(records, done + count + 4)
+        frames = _grow_frames(frames, base + count + 2)
+        sg.load(records, done, g, carried, waiting[g], waiting[g + 1] - waiting[g])
+        done += waiting[g + 1] - waiting[g]
+        for h in range(count):
+            _move_frame(frames, base + h, held, held_at[g] + h)
+        for i in range(offsets[g], offsets[g + 1]):
+            t, code = at[i], codes[i]
+            if code == INVISIBLE:
+                if folding:
+                    starts_between = not s[BETWEEN]
+                    for f in range(base, base + count):
+                        if frames[1][f, STATUS] == OPEN:
+                            sg.add_invisible(
+                                frames[3][f], frames[4][f], starts_between, t, a[LATEST], a[LAST], every, inputs, i
+                            )
+                    sg.seed_row(seed_ff, seed_fi, extent, s[SEEN], starts_between, t, a[LATEST], a[LAST], inputs, i)
+                    s[BETWEEN] = 1
+                    a[LATEST] = t
+                continue
+            if base + count + 2 > len(frames[1]) or done + count + 4 > len(records[1]):
+                frames = _grow_frames(frames, base + count + 2)
+                records = sg.grow(records, done + count + 4)
+            fa, fn, states = frames[0], frames[1], frames[2]
+            broken = code == OUT
+            missed = False
+            if missing == BREAKS and s[SEEN]:
+                missed = missing_between(a[LAST], t, every) > 0
+            closing = False
+            for f in range(base, base + count):
+                if fn[f, STATUS] != OPEN:
+                    continue
+                why = STAYS
+                if include:
+                    if _completed(fa[f], fn[f], a, whole, measured, True, t, missed):
+                        why = COMPLETE
+                    elif missed or broken:
+                        why = BROKEN
+                elif missed or broken or fn[f, DECIDED] or breaks(form, states[f], scratch, values, i):
+                    why = COMPLETE
+                if why == STAYS:
+                    if (whole[HAS_MAX] and span_more_than(fa[f, START], t, measured[MAX_DURATION])) or (
+                        fn[f, ROWS] == whole[MAX_ROWS]
+                    ):
+                        why = STOPPED
+                    elif code == OPENING and (placement == CLOSE or placement == DROP):  # noqa: PLR1714
+                        why = OVERLAPPED
+                if why != STAYS:
+                    closing = True
+                    _close(frames, f, why, a, s, whole, measured, True, t, missed)
+                    if why == OVERLAPPED and placement == DROP:
+                        fn[f, STATUS] = GONE
+            if closing:
+                if placement == SATURATED:
+                    _weed(frames, base, count, include)
+                count, done = _flush(frames, base, count, records, done, g, s, whole[LONGEST])
+            for f in range(base, base + count):
+                if fn[f, STATUS] != OPEN:
+                    continue
+                fn[f, ROWS] += 1
+                fn[f, DECIDED] = 0
+                if include:
+                    add(form, states[f], values, i)
+                    fn[f, DECIDED] = passes(form, states[f], values, i)
+                if folding:
+                    folds.add_row(frames[3][f, ALL], frames[4][f, ALL], inputs, i)
+            if code == OPENING and (count == 0 or overlapping):
+                f = base + count
+                states[f, :] = 0.0
+                if begin(form, states[f], values, i):
+                    count += 1
+                    fa[f, START], fa[f, BEFORE] = t, a[LAST]
+                    fn[f, HAS_BEFORE], fn[f, ROWS], fn[f, STATUS], fn[f, FLAGS] = s[SEEN], 1, OPEN, 0
+                    fn[f, DECIDED] = 0
+                    if include or whole[SOLO]:
+                        fn[f, DECIDED] = passes(form, states[f], values, i)
+                    if folding:
+                        sg.start_fold(
+                            frames[3][f], frames[4][f], seed_ff, seed_fi, extent, s[SEEN], s[BETWEEN], t, a[LATEST]
+                        )
+                        folds.add_row(frames[3][f, ALL], frames[4][f, ALL], inputs, i)
+            s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
+        if ends[g]:
+            missed = missing == BREAKS
+            for f in range(base, base + count):
+                if frames[1][f, STATUS] == OPEN:
+                    why = COMPLETE
+                    if include and not _completed(
+                        frames[0][f], frames[1][f], a, whole, measured, False, a[LAST], missed
+                    ):
+                        why = BROKEN
+                    _close(frames, f, why, a, s, whole, measured, False, a[LAST], missed)
+            if placement == SATURATED:
+                _weed(frames, base, count, include)
+            count, done = _flush(frames, base, count, records, done, g, s, whole[LONGEST])
+            a[:] = 0
+            s[:] = 0
+        done = sg.settle(records, first, done, 0, whole[LONGEST], ends[g])
+        base += count
+        kept_at[g + 1] = base
+    return records, done, frames

@@ -1,0 +1,61 @@
+"""Segments as an Arrow table: key columns, segment, rows, status, aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.kernel import segmenting as sg
+from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.operator import Segments
+from panewise.kernel.progress import Progress
+from panewise.spec.frames import HysteresisFrames, Scheme, ThresholdFrames
+
+__all__ = ["Emitter"]
+
+_BOUNDS = pa.array(["()", "[)", "(]", "[]"])
+_STATUS = pa.array(["final", "remainder"])
+
+
+class Emitter:
+    """Turns segments into record batches of one schema."""
+
+    def __init__(self, scheme: Scheme, keys: Sequence[pa.Field], progress: Progress, aggregation: Aggregation) -> None:
+        self._gaps = isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
+        self._progress, self._aggregation = progress, aggregation
+        self._segment = pa.struct(
+            [
+                pa.field("id", pa.int64()),
+                pa.field("start", progress.type),
+                pa.field("end", progress.type),
+                pa.field("bounds", pa.string()),
+            ]
+        )
+        fields = [*keys, pa.field("segment", self._segment), pa.field("rows", pa.int64()), pa.field("status", pa.string())]
+        if self._gaps:
+            fields.append(pa.field("gap", pa.bool_()))
+        fields += [pa.field(output.name, output.type) for output in aggregation.outputs]
+        self.schema = pa.schema(fields)
+
+    def batch(self, keys: Sequence[pa.Array], found: Segments) -> pa.RecordBatch:
+        """One batch; `keys` holds the key of every group of the page."""
+        flags = found.flags
+        owner = pa.array(found.group)
+        segment = pa.StructArray.from_arrays(
+            [
+                pa.array(found.ids),
+                self._progress.bounds(found.start),
+                self._progress.bounds(found.end),
+                _BOUNDS.take(pa.array(flags & (sg.START_INCLUDED | sg.END_INCLUDED))),
+            ],
+            fields=list(self._segment),
+        )
+        remainder = (flags & sg.REMAINDER_FLAG) != 0
+        columns = [*(key.take(owner) for key in keys), segment, pa.array(found.rows)]
+        columns.append(_STATUS.take(pa.array(remainder.astype(np.int8))))
+        if self._gaps:
+            columns.append(pa.array((flags & sg.GAP_FLAG) != 0))
+        columns += self._aggregation.results(found.ff, found.fi)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -1,0 +1,238 @@
+"""The segment operator: pages in, segments out, state in arrays; the one protocol is on_page, snapshot, restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from panewise.errors import DataError
+from panewise.kernel import chains, runs
+from panewise.kernel import segmenting as sg
+from panewise.kernel.aggregate import aggregate
+from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.boundary import boundary
+from panewise.kernel.custom import custom
+from panewise.kernel.delta import delta
+from panewise.kernel.framing import ChainFraming, Framing, RunFraming, settings
+from panewise.kernel.page import Array, Page
+from panewise.kernel.progress import Progress
+from panewise.kernel.session import session
+from panewise.kernel.threshold import hysteresis, threshold
+from panewise.kernel.trend import trend
+from panewise.spec.frames import (
+    AggregateFrames,
+    BoundaryFrames,
+    ChainFrames,
+    CustomFrames,
+    DeltaFrames,
+    HysteresisFrames,
+    Scheme,
+    SessionFrames,
+    ThresholdFrames,
+    TrendFrames,
+)
+from panewise.spec.options import Chained, Saturated
+
+__all__ = ["FRAMINGS", "SegmentOperator", "Segments", "Snapshot"]
+
+FRAMINGS: dict[type, Callable[[Any], Framing]] = {
+    ThresholdFrames: threshold,
+    HysteresisFrames: hysteresis,
+    BoundaryFrames: boundary,
+    TrendFrames: trend,
+    SessionFrames: session,
+    DeltaFrames: delta,
+    AggregateFrames: aggregate,
+    CustomFrames: custom,
+}
+"""How each scheme reads a page. A new scheme is known everywhere once it stands here."""
+
+Snapshot = dict[str, Array]
+Arrays = tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Segments as columns: the group of the page they belong to, bounds, flags, rows, id, folds."""
+
+    group: Array
+    start: Array
+    end: Array
+    flags: Array
+    rows: Array
+    ids: Array
+    ff: Array
+    fi: Array
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+def _ragged(slots: Array, owners: Array) -> tuple[Array, Array]:
+    """Where each slot's entries lie in a list sorted by owner: their indices slot by slot, and offsets into those."""
+    low, high = np.searchsorted(owners, slots, "left"), np.searchsorted(owners, slots, "right")
+    counts = high - low
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    index = np.repeat(low - offsets[:-1], counts) + np.arange(offsets[-1])
+    return index.astype(np.int64), offsets
+
+
+class _Waiting:
+    """Rows of several arrays that wait for more rows of their key: struct of arrays, sorted by slot."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.owners = np.empty(0, np.int64)
+        self.arrays = arrays
+
+    def take(self, slots: Array) -> tuple[Arrays, Array]:
+        """Take out what the slots own."""
+        if not len(self.owners):
+            return self.arrays, np.zeros(len(slots) + 1, np.int64)
+        index, offsets = _ragged(slots, self.owners)
+        taken = tuple(array[index] for array in self.arrays)
+        rest = np.ones(len(self.owners), bool)
+        rest[index] = False
+        self.owners = self.owners[rest]
+        self.arrays = tuple(array[rest] for array in self.arrays)
+        return taken, offsets
+
+    def put(self, owners: Array, arrays: Arrays) -> None:
+        """Put back what goes on waiting."""
+        if not len(owners):
+            return
+        owners = np.concatenate([self.owners, owners])
+        order = np.argsort(owners, kind="stable")
+        self.owners = owners[order]
+        self.arrays = tuple(np.concatenate([a, b])[order] for a, b in zip(self.arrays, arrays, strict=True))
+
+
+class SegmentOperator:
+    """Finds the segments of one scheme, page after page, for any number of keys."""
+
+    def __init__(self, scheme: Scheme, progress: Progress, aggregation: Aggregation) -> None:
+        self._framing = framing = FRAMINGS[type(scheme)](scheme)
+        self._aggregation = aggregation
+        whole, measured = settings(scheme, progress, framing.fewest if isinstance(framing, RunFraming) else 1)
+        folding, dtype = len(aggregation), progress.dtype
+        self._dtype = dtype
+        if isinstance(framing, RunFraming):
+            whole += [framing.split, int(framing.gaps)]
+            measured.append(0 if framing.apart is None else progress.amount("gap", framing.apart))
+            shapes = {
+                "ats": ((runs.N_ATS,), dtype),
+                "numbers": ((runs.N_INTS,), np.int64),
+                "previous": ((framing.width,), np.float64),
+                "ff": ((runs.FOLD_SLOTS, folding, 3), np.float64),
+                "fi": ((runs.FOLD_SLOTS, folding, 2), np.int64),
+            }
+        else:
+            assert isinstance(scheme, ChainFrames)
+            whole += [int(scheme.closing == "include"), _placement(scheme), int(scheme.remainder), int(framing.solo)]
+            self._form = (framing.kind, np.asarray(framing.bounds, np.float64), framing.strict)
+            shapes = {
+                "ats": ((chains.N_ATS,), dtype),
+                "numbers": ((chains.N_INTS,), np.int64),
+                "ff": ((folding, 3), np.float64),
+                "fi": ((folding, 2), np.int64),
+            }
+            self._held = _Waiting(self._no_frames(0))
+        self._shapes = shapes
+        self._state = {name: np.zeros((0, *shape), kind) for name, (shape, kind) in shapes.items()}
+        self._carried = _Waiting(self._no_records(0))
+        self._whole, self._measured = np.asarray(whole, np.int64), np.asarray(measured, dtype)
+        self._trouble = np.zeros(1, np.int64)
+
+    def _no_records(self, room: int) -> Arrays:
+        n = len(self._aggregation)
+        return (
+            np.empty((room, 2), self._dtype),
+            np.empty((room, 4), np.int64),
+            np.empty((room, n, 3), np.float64),
+            np.empty((room, n, 2), np.int64),
+        )
+
+    def _no_frames(self, room: int) -> Arrays:
+        assert isinstance(self._framing, ChainFraming)
+        n = len(self._aggregation)
+        return (
+            np.empty((room, 2), self._dtype),
+            np.empty((room, 5), np.int64),
+            np.empty((room, self._framing.cells), np.float64),
+            np.empty((room, 4, n, 3), np.float64),
+            np.empty((room, 4, n, 2), np.int64),
+        )
+
+    def _reserve(self, slots: int) -> None:
+        have = len(self._state["numbers"])
+        if slots > have:
+            room = max(slots, 2 * have)
+            for name, (shape, kind) in self._shapes.items():
+                more = np.zeros((room, *shape), kind)
+                more[:have] = self._state[name]
+                self._state[name] = more
+
+    def on_page(self, page: Page) -> Segments:
+        """Take the next rows of some keys and give the segments that became certain."""
+        framing = self._framing
+        codes, values = framing.read(page)
+        self._reserve(int(page.slots.max()) + 1 if len(page.slots) else 0)
+        aggregation = self._aggregation
+        inputs = (aggregation.kinds, aggregation.lanes, page.floats, page.ints, page.valid, self._trouble)
+        carried, waiting = self._carried.take(page.slots)
+        rows = (page.at, codes, np.ascontiguousarray(values), page.offsets, page.slots, page.ends, waiting)
+        records: Any = self._no_records(64 + len(page) // 16)
+        state = self._state
+        if isinstance(framing, RunFraming):
+            records, count = runs.run_page(
+                *rows, self._whole, self._measured, inputs,
+                state["ats"], state["numbers"], state["previous"], state["ff"], state["fi"], records, carried,
+            )  # fmt: skip
+        else:
+            held, held_at = self._held.take(page.slots)
+            kept_at = np.zeros(len(page.slots) + 1, np.int64)
+            records, count, frames = framing.operator(
+                self._form, *rows, self._whole, self._measured, inputs,
+                state["ats"], state["numbers"], state["ff"], state["fi"],
+                records, carried, self._no_frames(64), held, held_at, kept_at,
+            )  # fmt: skip
+            kept = int(kept_at[-1])
+            self._held.put(np.repeat(page.slots, np.diff(kept_at)), tuple(array[:kept] for array in frames))
+        if self._trouble[0]:
+            raise DataError(
+                "A sum of integers in `agg` is beyond 64 bits. Sum a double instead: \"sum(cast(x as double))\"."
+            )
+        bounds, marks, ff, fi = (array[:count] for array in records)
+        waits = (marks[:, 1] & sg.CARRIED) != 0
+        if waits.any():
+            self._carried.put(page.slots[marks[waits, 0]], (bounds[waits], marks[waits], ff[waits], fi[waits]))
+            bounds, marks, ff, fi = bounds[~waits], marks[~waits], ff[~waits], fi[~waits]
+        return Segments(marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], ff, fi)
+
+    def snapshot(self) -> Snapshot:
+        """All state, as named arrays."""
+        found = {**self._state, "carried_owners": self._carried.owners}
+        found |= {f"carried_{i}": array for i, array in enumerate(self._carried.arrays)}
+        if isinstance(self._framing, ChainFraming):
+            found["held_owners"] = self._held.owners
+            found |= {f"held_{i}": array for i, array in enumerate(self._held.arrays)}
+        return {name: array.copy() for name, array in found.items()}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Go on from a snapshot."""
+        self._state = {name: snapshot[name].copy() for name in self._shapes}
+        self._carried.owners = snapshot["carried_owners"].copy()
+        self._carried.arrays = tuple(snapshot[f"carried_{i}"].copy() for i in range(4))
+        if isinstance(self._framing, ChainFraming):
+            self._held.owners = snapshot["held_owners"].copy()
+            self._held.arrays = tuple(snapshot[f"held_{i}"].copy() for i in range(5))
+
+
+def _placement(scheme: ChainFrames) -> int:
+    if isinstance(scheme.placement, Chained):
+        return chains.CHAINED
+    if isinstance(scheme.placement, Saturated):
+        return chains.SATURATED
+    return {"close": chains.CLOSE, "drop": chains.DROP, "continue": chains.CONTINUE}[scheme.placement.on_overlap]

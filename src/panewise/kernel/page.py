@@ -1,0 +1,49 @@
+"""Pages: rows in order, as columns, with where each key's rows begin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["NULL", "Page", "truths"]
+
+NULL = 2
+"""A condition is 0 (false), 1 (true) or 2 (null)."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """Rows of several keys, sorted by key, then in the order of the definitions.
+
+    Group g is rows offsets[g] to offsets[g + 1]; its key lives in slot slots[g] of the operator's state, and its
+    stream ends with the page if ends[g].
+    """
+
+    at: Array
+    """int64 or float64 [n], never null."""
+    conditions: Array
+    """uint8 [C, n]: 0, 1 or NULL."""
+    values: Array
+    """float64 [V, n]; NaN is null."""
+    floats: Array
+    """float64 [*, n], what aggregates read."""
+    ints: Array
+    """int64 [*, n], what aggregates read."""
+    valid: Array
+    """uint8 [A, n]: whether the aggregate's input is there."""
+    offsets: Array
+    slots: Array
+    ends: Array
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+
+def truths(conditions: Array, i: int) -> Array:
+    """Where condition i is true."""
+    return conditions[i] == np.uint8(1)

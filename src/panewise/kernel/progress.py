@@ -1,0 +1,96 @@
+"""The progressing attribute inside the kernels: which number stands for `at`, and amounts in its unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.errors import InputError
+from panewise.kernel.page import Array
+from panewise.spec.duration import Amount, Duration
+from panewise.spec.frames import Scheme
+
+__all__ = ["Progress", "check_amounts", "progress_of"]
+
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How `at` is held: microseconds, days, whole numbers (int64) or real numbers (float64)."""
+
+    unit: str
+    type: pa.DataType
+    """The Arrow type of segment bounds."""
+
+    @property
+    def dtype(self) -> type:
+        """The numpy type of `at` in a page."""
+        return np.float64 if self.unit == "real" else np.int64
+
+    def numbers(self, column: pa.Array) -> Array:
+        """A column of `at`, without nulls, as numbers."""
+        return np.asarray(_as_storage(column, self.unit).to_numpy(zero_copy_only=False), dtype=self.dtype)
+
+    def bounds(self, numbers: Array) -> pa.Array:
+        """Numbers as bounds of segments."""
+        if self.unit == "days":
+            return pa.array(numbers.astype(np.int32), pa.int32()).cast(self.type)
+        return pa.array(numbers).cast(self.type)
+
+    def amount(self, name: str, value: Amount) -> float | int:
+        """An amount in the unit of `at`."""
+        if self.unit in ("micros", "days"):
+            if not isinstance(value, Duration):
+                raise InputError(
+                    f"`{name}` ({value}) is a number, but `at` is a {self._word}. Give a length of time, such as \"2 minutes\"."
+                )
+            if self.unit == "micros":
+                return value.micros
+            if value.micros % _DAY:
+                raise InputError(f"`{name}` ({value}) must be whole days, because `at` is a date. Give days, or use a timestamp.")
+            return value.micros // _DAY
+        if isinstance(value, Duration):
+            raise InputError(
+                f"`{name}` ({value}) is a length of time, but `at` is a number. Give a number in the unit of `at`."
+            )
+        if self.unit == "whole" and value != int(value):
+            raise InputError(f"`{name}` ({value}) must be a whole number, because `at` is an integer. Round it, or cast `at`.")
+        return float(value) if self.unit == "real" else int(value)
+
+    @property
+    def _word(self) -> str:
+        return "date" if self.unit == "days" else "timestamp"
+
+
+def _as_storage(column: pa.Array, unit: str) -> pa.Array:
+    if unit == "micros":
+        return pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    if unit == "days":
+        return pc.cast(pc.cast(column, pa.date32()), pa.int32())
+    return pc.cast(column, pa.float64() if unit == "real" else pa.int64())
+
+
+def progress_of(name: str, arrow: pa.DataType) -> Progress:
+    """How a column of this type is held, or why it cannot be `at`."""
+    if pa.types.is_timestamp(arrow):
+        return Progress("micros", pa.timestamp("us", arrow.tz))
+    if pa.types.is_date(arrow):
+        return Progress("days", pa.date32())
+    if pa.types.is_integer(arrow):
+        return Progress("whole", pa.int64())
+    if pa.types.is_floating(arrow):
+        return Progress("real", pa.float64())
+    raise InputError(
+        f"`at` ({name}) has type {arrow}; rows are ordered by a timestamp, a date, an integer or a floating number. "
+        "Cast it, or choose another column."
+    )
+
+
+def check_amounts(scheme: Scheme, progress: Progress) -> None:
+    """Refuse amounts that do not fit the type of `at`."""
+    for name, value in scheme.amounts:
+        progress.amount(name, value)

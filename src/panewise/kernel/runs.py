@@ -1,0 +1,249 @@
+"""The operator of runs: threshold, hysteresis, boundary, trend, session (rulings 7 to 9, 17 to 25).
+
+One pass over rows in order, resumable at any row: all state is in arrays, one row of them per key.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from panewise.kernel import folds
+from panewise.kernel import segmenting as sg
+from panewise.kernel.compiled import compiled
+from panewise.kernel.segmenting import (
+    ALL,
+    BREAKS,
+    EVERY,
+    EXTENT,
+    GAP_FLAG,
+    HAS_MAX,
+    INVISIBLE,
+    LONGEST,
+    MAX_DURATION,
+    MAX_ROWS,
+    MISSING,
+    NEUTRAL,
+    POSSIBLE,
+    SATISFIES,
+)
+from panewise.kernel.spans import missing_between, span_at_least, span_more_than
+
+__all__ = [
+    "APART", "CELLS", "FALLING", "FOLD_SLOTS", "GAP_LENGTH", "GAPS", "N_ATS", "N_INTS", "RISING", "SPLIT", "STEADY",
+    "TOGETHER", "run_page",
+]  # fmt: skip
+
+# settings beyond the shared ones
+SPLIT, GAPS = 7, 8
+GAP_LENGTH = 3
+
+TOGETHER, CELLS, RISING, FALLING, STEADY, APART = range(6)
+"""When two neighbouring members are in different runs."""
+
+# state of a key, in `at`
+LAST, LATEST, RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE, GAP_START, GAP_BEFORE = range(8)
+N_ATS = 8
+# and in whole numbers
+(SEEN, BETWEEN, RUN_OPEN, RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS,
+ GAP_OPEN, GAP_HAS_BEFORE, GAP_ROWS, NEXT_ID, HAS_BEST) = range(13)  # fmt: skip
+N_INTS = 13
+# folds: four of the piece, four of the gap, the seed
+PIECE, GAP, SEED = 0, 4, 8
+FOLD_SLOTS = 9
+
+
+@compiled
+def _splits(split: Any, before: Any, values: Any, i: Any, last: Any, at: Any, length: Any) -> bool:
+    """Whether row i cannot be in one run with the visible row before it."""
+    if split == CELLS:
+        for d in range(values.shape[0]):
+            if before[d] != values[d, i]:
+                return True
+        return False
+    if split == RISING:
+        return not values[0, i] > before[0]
+    if split == FALLING:
+        return not values[0, i] < before[0]
+    if split == STEADY:
+        return not values[0, i] == before[0]
+    if split == APART:
+        return span_at_least(last, at, length)
+    return False
+
+
+@compiled
+def _close_piece(
+    records: Any, to: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, measured: Any,
+    has_next: Any, following: Any, missed: Any, trailing: Any,
+) -> None:  # fmt: skip
+    extent = whole[EXTENT]
+    end, end_in = sg.end_of(extent, a[LAST], has_next, following, missed, trailing, measured[EVERY])
+    open_start = extent == POSSIBLE and s[PIECE_HAS_BEFORE]
+    start = a[PIECE_BEFORE] if open_start else a[PIECE_START]
+    slot = PIECE + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], missed)
+    sg.write_record(records, to, group, start, not open_start, end, end_in, 0, s[PIECE_ROWS], ff[slot], fi[slot])
+
+
+@compiled
+def _run_passes(a: Any, s: Any, whole: Any, measured: Any, end: Any) -> bool:
+    start = a[RUN_BEFORE] if whole[EXTENT] == POSSIBLE and s[RUN_HAS_BEFORE] else a[RUN_START]
+    return sg.long_enough(whole, measured, start, end, s[RUN_COUNT])
+
+
+@compiled
+def _close_gap(
+    records: Any, to: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, has_next: Any, following: Any
+) -> None:
+    extent = whole[EXTENT]
+    end, end_in = sg.end_of(extent, a[LAST], has_next, following, False, 0, a[LAST])
+    open_start = extent == POSSIBLE and s[GAP_HAS_BEFORE]
+    start = a[GAP_BEFORE] if open_start else a[GAP_START]
+    slot = GAP + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], False)
+    sg.write_record(records, to, group, start, not open_start, end, end_in, GAP_FLAG, s[GAP_ROWS], ff[slot], fi[slot])
+
+
+@compiled
+def _close_run(
+    records: Any, done: Any, tentative: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, measured: Any,
+    has_next: Any, following: Any, missed: Any, trailing: Any,
+) -> Any:  # fmt: skip
+    """Report the run if it meets the minimums, or leave its rows to the gap."""
+    _close_piece(
+        records, done + tentative, group, a, s, ff, fi, whole, measured, has_next, following, missed, trailing
+    )
+    s[RUN_OPEN] = 0
+    s[RUN_COUNT] += trailing
+    passes = s[RUN_CERTAIN]
+    if not passes:
+        end = sg.end_of(whole[EXTENT], a[LAST], has_next, following, missed, trailing, measured[EVERY])[0]
+        passes = _run_passes(a, s, whole, measured, end)
+    if not passes:
+        s[GAP_OPEN] = 1
+        return done
+    s[GAP_OPEN] = 0
+    done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, tentative + 1, whole[LONGEST], s[HAS_BEST], s[NEXT_ID])
+    return done
+
+
+@compiled
+def run_page(
+    at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any,
+    whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, previous: Any, all_ff: Any, all_fi: Any, records: Any, carried: Any,
+) -> Any:  # fmt: skip
+    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g], whose stream ends if ends[g].
+
+    `carried[waiting[g]:waiting[g + 1]]` are the records that wait for the group's rows. Returns the records and
+    how many there are.
+    """
+    extent, missing, split, gaps = whole[EXTENT], whole[MISSING], whole[SPLIT], whole[GAPS]
+    every = measured[EVERY]
+    folding = len(inputs[0]) > 0
+    done = 0
+    for g in range(len(slots)):
+        k = slots[g]
+        a, s, before, ff, fi = ats[k], numbers[k], previous[k], all_ff[k], all_fi[k]
+        first = done
+        tentative = waiting[g + 1] - waiting[g]
+        records = sg.grow(records, done + tentative + 4)
+        sg.load(records, done, g, carried, waiting[g], tentative)
+        if s[HAS_BEST]:
+            done += 1
+            tentative -= 1
+        for i in range(offsets[g], offsets[g + 1]):
+            t, code = at[i], codes[i]
+            if code == INVISIBLE:
+                if folding:
+                    starts_between = not s[BETWEEN]
+                    if s[RUN_OPEN]:
+                        sg.add_invisible(
+                            ff[PIECE : PIECE + 4], fi[PIECE : PIECE + 4], starts_between, t, a[LATEST], a[LAST], every, inputs, i
+                        )
+                    if gaps and (s[GAP_OPEN] or s[RUN_OPEN]):
+                        sg.add_invisible(
+                            ff[GAP : GAP + 4], fi[GAP : GAP + 4], starts_between, t, a[LATEST], a[LAST], every, inputs, i
+                        )
+                    sg.seed_row(
+                        ff[SEED], fi[SEED], extent, s[SEEN], starts_between, t, a[LATEST], a[LAST], inputs, i
+                    )
+                    s[BETWEEN] = 1
+                    a[LATEST] = t
+                continue
+            records = sg.grow(records, done + tentative + 4)
+            absent = missing_between(a[LAST], t, every) if missing and s[SEEN] else 0
+            missed = missing == BREAKS and absent > 0
+            trailing = absent if missing == SATISFIES else 0
+            member = code > NEUTRAL or (code == NEUTRAL and s[RUN_OPEN] and not missed)
+            goes_on = s[RUN_OPEN] and member and not missed
+            if goes_on and split:
+                goes_on = not _splits(split, before, values, i, a[LAST], t, measured[GAP_LENGTH])
+            if s[RUN_OPEN] and not goes_on:
+                done = _close_run(
+                    records, done, tentative, g, a, s, ff, fi, whole, measured, True, t, missed, trailing
+                )
+                tentative = 0
+            if goes_on:
+                if (whole[HAS_MAX] and span_more_than(a[PIECE_START], t, measured[MAX_DURATION])) or (
+                    s[PIECE_ROWS] == whole[MAX_ROWS]
+                ):
+                    _close_piece(
+                        records, done + tentative, g, a, s, ff, fi, whole, measured, True, t, False, trailing
+                    )
+                    tentative += 1
+                    if s[RUN_CERTAIN]:
+                        done, s[HAS_BEST], s[NEXT_ID] = sg.commit(
+                            records, done, tentative, whole[LONGEST], s[HAS_BEST], s[NEXT_ID]
+                        )
+                        tentative = 0
+                    a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], 1, 0
+                    if folding:
+                        sg.start_fold(
+                            ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST]
+                        )
+                s[RUN_COUNT] += 1 + (absent if missing != BREAKS else 0)
+            elif member:
+                if gaps and s[GAP_OPEN]:
+                    _close_gap(records, done, g, a, s, ff, fi, whole, True, t)
+                    tentative = 1
+                elif gaps:
+                    a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
+                    if folding:
+                        sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+                s[RUN_OPEN], s[RUN_COUNT], s[RUN_CERTAIN] = 1, 1, 0
+                a[RUN_START], a[RUN_BEFORE], s[RUN_HAS_BEFORE] = t, a[LAST], s[SEEN]
+                a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], s[SEEN], 0
+                if folding:
+                    sg.start_fold(ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+            elif gaps and not s[GAP_OPEN]:
+                s[GAP_OPEN] = 1
+                a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
+                if folding:
+                    sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+            if member:
+                s[PIECE_ROWS] += 1
+                if folding:
+                    folds.add_row(ff[PIECE + ALL], fi[PIECE + ALL], inputs, i)
+            if gaps and not (member and s[RUN_CERTAIN]):
+                s[GAP_ROWS] += 1
+                if folding:
+                    folds.add_row(ff[GAP + ALL], fi[GAP + ALL], inputs, i)
+            s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
+            for d in range(values.shape[0]):
+                before[d] = values[d, i]
+            if member and not s[RUN_CERTAIN] and _run_passes(a, s, whole, measured, t):
+                s[RUN_CERTAIN] = 1
+                done, s[HAS_BEST], s[NEXT_ID] = sg.commit(
+                    records, done, tentative, whole[LONGEST], s[HAS_BEST], s[NEXT_ID]
+                )
+                tentative = 0
+        if ends[g]:
+            records = sg.grow(records, done + tentative + 4)
+            missed = missing == BREAKS
+            if s[RUN_OPEN]:
+                done = _close_run(records, done, tentative, g, a, s, ff, fi, whole, measured, False, a[LAST], missed, 0)
+            if gaps and s[GAP_OPEN]:
+                _close_gap(records, done, g, a, s, ff, fi, whole, False, a[LAST])
+                done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, 1, False, s[HAS_BEST], s[NEXT_ID])
+            a[:] = 0
+            s[:] = 0
+        done = sg.settle(records, first, done, tentative, whole[LONGEST], ends[g])
+    return records, done

@@ -1,0 +1,242 @@
+"""Sorted rows of many keys, batch by batch, through the segment operator: one key after another.
+
+The batches hold what Apply has made of the source, under fixed names: keys k0, k1, ..., `at`, framing values v0, ...,
+conditions c0, ..., and what aggregates read, a0, ... (none for count(*)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.errors import DataError, InputError
+from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.emit import Emitter
+from panewise.kernel.operator import SegmentOperator
+from panewise.kernel.page import NULL, Array, Page
+from panewise.kernel.progress import Progress, check_amounts, progress_of
+from panewise.spec.aggregates import Aggregate
+from panewise.spec.frames import Value
+from panewise.spec.plan import PlanSpec
+
+__all__ = ["PAGE_ROWS", "Layout", "Sequence", "check_condition", "check_value"]
+
+PAGE_ROWS = 131_072
+"""How many rows a page gathers, at least: fewer cost calls, more cost memory."""
+
+
+def check_condition(option: str, text: str, found: str, boolean: bool) -> None:
+    """Refuse a condition that is not boolean."""
+    if not boolean:
+        raise InputError(f'`{option}` ({text!r}) has type {found}, not boolean. Write a comparison, such as "speed > 30".')
+
+
+def check_value(option: str, value: Value, found: str, time: bool, number: bool) -> None:
+    """Refuse a framing value that its amount does not fit."""
+    if value.timed and not time:
+        raise InputError(
+            f"`{option}` ({value.text!r}) has type {found}, but its amount is a length of time. "
+            "Give a number, or a column of times."
+        )
+    if time and not value.timed:
+        raise InputError(
+            f"`{option}` ({value.text!r}) has type {found}, but its amount is a number. "
+            'Give a length of time, such as "5 minutes".'
+        )
+    if not time and not number:
+        raise InputError(f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value.")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A plan over columns of known types: what the executors share."""
+
+    plan: PlanSpec
+    agg: tuple[tuple[str, Aggregate], ...]
+    key_types: tuple[pa.DataType, ...]
+    at_type: pa.DataType
+    input_types: tuple[pa.DataType | None, ...]
+
+    def __post_init__(self) -> None:
+        check_amounts(self.plan.scheme, self.progress)
+
+    @property
+    def progress(self) -> Progress:
+        """How `at` is held."""
+        return progress_of(self.plan.ordered_by, self.at_type)
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The folds of the aggregates."""
+        return Aggregation(self.agg, self.input_types)
+
+    @property
+    def emitter(self) -> Emitter:
+        """What makes the results."""
+        keys = [pa.field(name, arrow) for name, arrow in zip(self.plan.keys, self.key_types, strict=True)]
+        return Emitter(self.plan.scheme, keys, self.progress, self.aggregation)
+
+
+def _run_starts(column: pa.Array) -> Array:
+    """Where the value of a column differs from the row before."""
+    if pa.types.is_floating(column.type):
+        bits = np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)).view(np.int64)
+        absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        return np.flatnonzero((np.diff(bits) != 0) | (np.diff(absent.astype(np.int8)) != 0)) + 1
+    ends = pc.run_end_encode(column, run_end_type=pa.int64()).run_ends
+    return np.asarray(ends)[:-1]
+
+
+class Sequence:
+    """The state of one pass: feed it sorted batches, then finish it."""
+
+    def __init__(self, layout: Layout, page_rows: int = PAGE_ROWS) -> None:
+        self._layout, self._page_rows = layout, page_rows
+        self._progress, self._aggregation, self._emitter = layout.progress, layout.aggregation, layout.emitter
+        self._operator = SegmentOperator(layout.plan.scheme, self._progress, self._aggregation)
+        self._n_values, self._n_conditions = len(layout.plan.scheme.values), len(layout.plan.scheme.conditions)
+        self._ties = layout.plan.ties
+        self._key: list[pa.Array] | None = None
+        self._slot = 0
+        self._last_at: Array = np.empty(0, self._progress.dtype)
+        self._held: pa.RecordBatch | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All batches in, all segments out."""
+        gathered: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            gathered.append(batch)
+            rows += len(batch)
+            if rows >= self._page_rows:
+                yield from self._feed(_joined(gathered))
+                gathered, rows = [], 0
+        if rows:
+            yield from self._feed(_joined(gathered))
+        yield from self._finish()
+
+    def _feed(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for first in range(0, len(batch), self._page_rows):
+            yield from self._page(batch.slice(first, self._page_rows))
+
+    def _page(self, batch: pa.RecordBatch, last: bool = False) -> Iterator[pa.RecordBatch]:
+        if self._ties == "last":
+            batch = batch if self._held is None else _joined([self._held, batch])
+            self._held = None if last else batch.slice(len(batch) - 1)
+        keys = [batch.column(f"k{i}") for i in range(len(self._layout.key_types))]
+        at = self._progress.numbers(batch.column("at"))
+        starts = self._starts(keys, len(batch))
+        if self._ties != "all":
+            kept = self._without_ties(keys, at, starts, last)
+            if kept is not None:
+                batch = batch.filter(pa.array(kept))
+                if not len(batch):
+                    return
+                keys = [key.filter(pa.array(kept)) for key in keys]
+                at = at[kept]
+                starts = self._starts(keys, len(batch))
+        yield from self._segment(batch, keys, at, starts)
+
+    def _starts(self, keys: list[pa.Array], rows: int) -> Array:
+        """Where keys begin in the page; 0 is among them only if the page starts a new key."""
+        changes = [_run_starts(key) for key in keys]
+        same = self._key is not None and all(
+            _same(old, key) for old, key in zip(self._key, keys, strict=True)
+        )
+        starts = np.unique(np.concatenate(changes)) if changes else np.empty(0, np.int64)
+        return starts.astype(np.int64) if same else np.concatenate([[0], starts]).astype(np.int64)
+
+    def _without_ties(self, keys: list[pa.Array], at: Array, starts: Array, last: bool) -> Array | None:
+        """Which rows stay when rows of one key with equal `at` count once."""
+        repeats = np.empty(len(at), bool)
+        repeats[1:] = at[1:] == at[:-1]
+        repeats[0] = len(self._last_at) > 0 and bool(self._last_at[0] == at[0])
+        repeats[starts] = False
+        self._last_at = at[-1:]
+        if not repeats.any() and (self._ties != "last" or last):
+            return None
+        if self._ties == "error":
+            row = int(np.flatnonzero(repeats)[0])
+            plan = self._layout.plan
+            where = ", ".join(f"{n}={k[row].as_py()!r}" for n, k in zip(plan.keys, keys, strict=True))
+            value = self._progress.bounds(at[row : row + 1])[0].as_py()
+            raise DataError(
+                f"`ties` (\"error\"): two rows{f' of {where}' if where else ''} have the same `{plan.ordered_by}` ({value}). "
+                'Add tie_break columns, or choose ties="first" or "last".'
+            )
+        if self._ties == "first":
+            return ~repeats
+        kept = np.ones(len(at), bool)
+        kept[:-1] = ~repeats[1:]
+        kept[-1] = last
+        return kept
+
+    def _segment(self, batch: pa.RecordBatch, keys: list[pa.Array], at: Array, starts: Array) -> Iterator[pa.RecordBatch]:
+        rows = len(batch)
+        offsets = np.concatenate([starts, [rows]]) if self._key is None else np.concatenate([[0], starts, [rows]])
+        groups = len(offsets) - 1
+        others = np.arange(groups - 1)
+        slots = np.concatenate([[self._slot], others + (others >= self._slot)])
+        ends = np.ones(groups, bool)
+        ends[-1] = False
+        group_keys = [key.take(pa.array(starts)) for key in keys]
+        if self._key is not None:
+            group_keys = [pa.concat_arrays([old, new]) for old, new in zip(self._key, group_keys, strict=True)]
+        page = self._read(batch, at, offsets.astype(np.int64), slots.astype(np.int64), ends)
+        self._key, self._slot = [key.slice(groups - 1) for key in group_keys], int(slots[-1])
+        found = self._operator.on_page(page)
+        if len(found):
+            yield self._emitter.batch(group_keys, found)
+
+    def _read(self, batch: pa.RecordBatch, at: Array, offsets: Array, slots: Array, ends: Array) -> Page:
+        rows = len(batch)
+        values = np.empty((self._n_values, rows), np.float64)
+        for v in range(self._n_values):
+            values[v] = batch.column(f"v{v}").to_numpy(zero_copy_only=False)
+        conditions = np.empty((self._n_conditions, rows), np.uint8)
+        for c in range(self._n_conditions):
+            column = batch.column(f"c{c}").cast(pa.uint8())
+            conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
+        inputs = [
+            None if arrow is None else batch.column(f"a{a}") for a, arrow in enumerate(self._layout.input_types)
+        ]
+        floats, ints, valid = self._aggregation.read(inputs, rows)
+        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends)
+
+    def _finish(self) -> Iterator[pa.RecordBatch]:
+        if self._held is not None:
+            held, self._held = self._held, None
+            yield from self._page(held, last=True)
+        if self._key is None:
+            return
+        nothing = np.empty(0, self._progress.dtype)
+        n_floats, n_ints, n = self._aggregation.n_floats, self._aggregation.n_ints, len(self._aggregation)
+        page = Page(
+            nothing,
+            np.empty((self._n_conditions, 0), np.uint8),
+            np.empty((self._n_values, 0), np.float64),
+            np.empty((n_floats, 0), np.float64),
+            np.empty((n_ints, 0), np.int64),
+            np.empty((n, 0), np.uint8),
+            np.zeros(2, np.int64),
+            np.array([self._slot], np.int64),
+            np.ones(1, bool),
+        )
+        found = self._operator.on_page(page)
+        if len(found):
+            yield self._emitter.batch(self._key, found)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _same(old: pa.Array, new: pa.Array) -> bool:
+    first = new.slice(0, 1)
+    if pa.types.is_floating(new.type):
+        return bool(old.is_null()[0].as_py() == first.is_null()[0].as_py()) and not len(_run_starts(pa.concat_arrays([old, first])))
+    return bool(old.equals(first))

@@ -1,0 +1,1 @@
+"""A plan in one process: on Arrow, pandas and polars tables. No Spark."""

@@ -1,0 +1,292 @@
+"""A series with its segments shaded, one panel for each key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Union
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from panewise.errors import InputError, did_you_mean
+from panewise.plots.thin import thin
+
+__all__ = ["COLOURS", "PANELS", "Key", "draw"]
+
+Key = Union[str, Sequence[str], Mapping[str, Any]]
+"""The key column, or several; or a mapping from key columns to the value, or the list of values, to show."""
+
+PANELS = 8
+"""The most keys in one picture."""
+
+COLOURS = {"final": "#fbcf96", "partial": "#fef3e4", "remainder": "#ffffff", "gap": "#eef1f3"}
+"""The shade of a segment: by status, and of a gap."""
+
+_LABELS = {"final": "segment", "partial": "segment so far", "remainder": "remainder", "gap": "gap"}
+_LINE, _LIMIT, _EDGE, _LIGHTER, _GREY, _TEXT = "#1f4e79", "#b23a48", "#f0a04b", "#fde3c2", "#d5dade", "#333333"
+_WIDE, _HIGH, _DOTS = 1100, 220, 150  # pixels, pixels, dots per inch
+_STYLE: dict[Any, Any] = {
+    "font.size": 8,
+    "text.color": _TEXT,
+    "axes.labelcolor": _TEXT,
+    "axes.edgecolor": "#b5b5b5",
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": "#6f6f6f",
+    "ytick.color": "#6f6f6f",
+    "xtick.labelcolor": _TEXT,
+    "ytick.labelcolor": _TEXT,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "hatch.linewidth": 0.6,
+    "figure.dpi": _DOTS,
+    "savefig.dpi": _DOTS,
+}
+
+
+def draw(
+    series: pa.Table,
+    segments: pa.Table,
+    *,
+    key: Key,
+    at: str,
+    value: str,
+    path: Union[str, os.PathLike[str]],
+    threshold: float | None = None,
+    title: str | None = None,
+) -> None:
+    """Draw `value` over `at` with the segments found in it, 1100 pixels wide, as PNG, SVG or PDF by the path's ending.
+
+    ::
+
+        draw(reports, found, key={"router": ["r0001", "r0007"]}, at="rpt_time", value="drop_pct",
+             path="loss.png", threshold=0.3)
+    """
+    by = [key] if isinstance(key, str) else list(key)
+    series = _columns("series", series, by, [at, value])
+    segments = _columns("segments", segments, by, ["segment", "status"], ["gap"])
+    axis = _axis("at", at, series.schema.field(at).type)
+    _check(series.schema.field(value), segments.schema.field("segment"), axis)
+    keys = _keys(series, by, key)
+    with mpl.rc_context(_STYLE):
+        high = (_HIGH * len(keys) + 30 + 35 * bool(title)) / _DOTS
+        figure = Figure(figsize=(_WIDE / _DOTS, high), layout="constrained")
+        panels = figure.subplots(len(keys), 1, sharex=True, squeeze=False)[:, 0]
+        shown = [_points(_of(series, own), at, value, axis) for own in keys]
+        _limits(panels[0], [x for x, _ in shown])
+        shades: set[str] = set()
+        for panel, own, (x, y) in zip(panels, keys, shown, strict=True):
+            shades |= _shade(panel, _of(segments, own), axis)
+            _line(panel, x, y)
+            if threshold is not None:
+                panel.axhline(threshold, color=_LIMIT, linestyle=":", linewidth=1.1, zorder=4)
+            name = " · ".join(f"{column} {item}" for column, item in own.items())
+            panel.set_title(name, loc="left", fontsize=8, fontweight="bold", pad=4)
+            panel.set_ylabel(value)
+            panel.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+            panel.grid(axis="y", color="#efefef", linewidth=0.6, zorder=0)
+            panel.set_axisbelow(True)
+            panel.margins(y=0.08)
+        _ticks(panels[-1], at, axis)
+        _legend(panels[0], value, shades, threshold)
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=10)
+        figure.savefig(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How values of `at` become places on the axis: matplotlib's days for times, else the number itself."""
+
+    timed: bool
+    zone: str | None = None
+
+    def places(self, values: pa.ChunkedArray) -> np.ndarray:
+        """Where these lie; a null lies nowhere."""
+        if not self.timed:
+            return _floats(values)
+        since = values.to_numpy() - np.datetime64(mpl.rcParams["date.epoch"])
+        return np.asarray(since / np.timedelta64(1, "D"), np.float64)
+
+
+def _axis(argument: str, name: str, kind: pa.DataType) -> _Axis:
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return _Axis(True, kind.tz if pa.types.is_timestamp(kind) else None)
+    if _numeric(kind):
+        return _Axis(False)
+    raise InputError(
+        f"`{argument}` ({name!r}) is of type {kind}, and must be a timestamp, a date or a number. Cast it."
+    )
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _floats(values: pa.ChunkedArray) -> np.ndarray:
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), np.float64)
+
+
+def _columns(name: str, table: pa.Table, by: list[str], needed: list[str], extra: Sequence[str] = ()) -> pa.Table:
+    """The columns that matter, keys as plain values."""
+    for column in [*by, *needed]:
+        if column not in table.column_names:
+            raise InputError(f"`{name}` has no column {column!r}. {did_you_mean(column, table.column_names)}")
+    table = table.select(list(dict.fromkeys([*by, *needed, *(c for c in extra if c in table.column_names)])))
+    for column in by:
+        kind = table.schema.field(column).type
+        if pa.types.is_dictionary(kind):
+            table = table.set_column(table.column_names.index(column), column, table[column].cast(kind.value_type))
+    return table
+
+
+def _check(value: pa.Field, segment: pa.Field, axis: _Axis) -> None:
+    if not _numeric(value.type):
+        raise InputError(f"`value` ({value.name!r}) is of type {value.type}, and must be a number. Cast it.")
+    fields = {f.name: f.type for f in segment.type} if pa.types.is_struct(segment.type) else {}
+    if not {"start", "end"} <= fields.keys():
+        raise InputError(
+            f"`segments` has a column 'segment' of type {segment.type}, without start and end. Give a result."
+        )
+    for name in ("start", "end"):
+        if _axis("segments", f"segment.{name}", fields[name]).timed != axis.timed:
+            raise InputError(
+                f"`segments` has a segment.{name} of type {fields[name]}, unlike `at`. Give the same type."
+            )
+
+
+def _keys(series: pa.Table, by: list[str], key: Key) -> list[dict[str, Any]]:
+    """The keys to show, in order."""
+    if isinstance(key, Mapping):
+        for column, wanted in key.items():
+            items = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
+            try:
+                choice = pa.array(items, series.schema.field(column).type)
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise InputError(
+                    f"`key[{column}]` ({wanted!r}) is no value of that column: {error}. Cast it."
+                ) from error
+            series = series.filter(pc.is_in(series[column], value_set=choice))
+    if series.num_rows == 0:
+        raise InputError(f"`key` ({key!r}) leaves no rows of `series`. Choose keys that occur in it.")
+    if not by:
+        return [{}]
+    keys = series.group_by(by).aggregate([]).sort_by([(column, "ascending") for column in by])
+    if keys.num_rows > PANELS:
+        pick = {column: keys[column][:2].to_pylist() for column in by}
+        raise InputError(
+            f"`key` ({key!r}) gives {keys.num_rows} panels; a picture holds at most {PANELS}. "
+            f"Choose some, such as {pick!r}."
+        )
+    return [{column: row[column] for column in by} for row in keys.to_pylist()]
+
+
+def _of(table: pa.Table, own: Mapping[str, Any]) -> pa.Table:
+    for column, item in own.items():
+        values = table[column]
+        table = table.filter(pc.is_null(values) if item is None else pc.equal(values, pa.scalar(item, values.type)))
+    return table
+
+
+def _points(series: pa.Table, at: str, value: str, axis: _Axis) -> tuple[np.ndarray, np.ndarray]:
+    x, y = axis.places(series[at]), _floats(series[value])
+    x, y = x[np.isfinite(x)], y[np.isfinite(x)]
+    if np.any(np.diff(x) < 0):
+        order = np.argsort(x, kind="stable")
+        x, y = x[order], y[order]
+    return thin(x, np.where(np.isfinite(y), y, np.nan), _WIDE)
+
+
+def _limits(panel: Axes, places: list[np.ndarray]) -> None:
+    every = np.concatenate(places)
+    if len(every) == 0:
+        raise InputError("`at` is null in every row of `series`. Give a column that orders the rows.")
+    low, high = float(every.min()), float(every.max())
+    room = 0.005 * (high - low) or 0.5
+    panel.set_xlim(low - room, high + room)
+
+
+def _line(panel: Axes, x: np.ndarray, y: np.ndarray) -> None:
+    panel.plot(x, y, color=_LINE, linewidth=0.8, solid_joinstyle="round", zorder=3)
+    nothing = np.isnan(np.concatenate([[np.nan], y, [np.nan]]))
+    alone = ~nothing[1:-1] & nothing[:-2] & nothing[2:]
+    panel.plot(x[alone], y[alone], color=_LINE, linestyle="", marker=".", markersize=2, zorder=3)
+
+
+def _shade(panel: Axes, segments: pa.Table, axis: _Axis) -> set[str]:
+    """Shade each segment from start to end, at least two pixels wide, neighbours in turn; the kinds that occur."""
+    status = segments["status"].cast(pa.string()).to_numpy()
+    if "gap" in segments.column_names:
+        status = np.where(segments["gap"].fill_null(False).to_numpy(), "gap", status)
+    for unknown in set(status) - COLOURS.keys():
+        raise InputError(
+            f"`segments` has a status {unknown!r}, which has no shade. {did_you_mean(str(unknown), COLOURS)}"
+        )
+    start, end = (axis.places(pc.struct_field(segments["segment"], name)) for name in ("start", "end"))
+    left, right = panel.get_xlim()
+    least = 2 * (right - left) / _WIDE
+    place = panel.get_xaxis_transform()
+    for kind in set(status):
+        spans = sorted(zip(start[status == kind], end[status == kind], strict=True))
+        lighter, until, corners, colours = False, -np.inf, [], []
+        for a, b in spans:
+            lighter, until = a <= until and not lighter, b
+            room = max(0.0, least - (b - a)) / 2
+            corners.append([(a - room, 0), (a - room, 1), (b + room, 1), (b + room, 0)])
+            colours.append(_LIGHTER if lighter and kind == "final" else COLOURS[kind])
+        panel.add_collection(
+            PolyCollection(corners, transform=place, zorder=1, **{**_fill(kind), "facecolor": colours}), autolim=False
+        )
+    return set(status)
+
+
+def _fill(kind: str) -> dict[str, Any]:
+    return {
+        "facecolor": COLOURS[kind],
+        "edgecolor": _GREY if kind == "gap" else _EDGE,
+        "linewidth": 0.5,
+        "linestyle": "--" if kind == "partial" else "-",
+        "hatch": "////" if kind == "remainder" else None,
+    }
+
+
+def _ticks(panel: Axes, at: str, axis: _Axis) -> None:
+    panel.set_xlabel(at if axis.zone is None else f"{at} ({axis.zone})")
+    if axis.timed:
+        zone = UTC if axis.zone is None else pa.lib.string_to_tzinfo(axis.zone)
+        places = AutoDateLocator(tz=zone, minticks=5, maxticks=12)  # type: ignore[no-untyped-call]
+        panel.xaxis.set_major_locator(places)
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(places, tz=zone))  # type: ignore[no-untyped-call]
+
+
+def _legend(panel: Axes, value: str, shades: set[str], threshold: float | None) -> None:
+    entries: list[Line2D | Patch] = [Line2D([], [], color=_LINE, linewidth=1, label=value)]
+    if threshold is not None:
+        entries.append(Line2D([], [], color=_LIMIT, linestyle=":", linewidth=1.1, label=f"threshold {threshold:g}"))
+    for kind, label in _LABELS.items():
+        if kind in shades:
+            entries.append(Patch(label=label, **_fill(kind)))
+    panel.legend(
+        handles=entries,
+        loc="lower right",
+        bbox_to_anchor=(1, 1),
+        ncols=len(entries),
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0.3,
+        handlelength=1.6,
+        columnspacing=1.4,
+    )

@@ -1,0 +1,1 @@
+"""WHERE: plans on Spark. The only importer of pyspark."""

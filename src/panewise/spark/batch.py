@@ -1,0 +1,62 @@
+"""The batch executor: shuffle by key, sort, then one pass; no key is ever held in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from panewise.errors import InputError, SpecError
+from panewise.kernel.sequence import Layout, Sequence
+from panewise.spark.source import apply
+from panewise.spec.aggregates import aggregates
+from panewise.spec.plan import PlanSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Observation
+
+__all__ = ["segments"]
+
+
+def _result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructType:
+    """What comes out: key columns as they were, then what the emitter makes."""
+    made = from_arrow_schema(layout.emitter.schema, prefer_timestamp_ntz=True)
+    return T.StructType([*keys, *made.fields[len(keys) :]])
+
+
+def segments(
+    plan: PlanSpec, df: DataFrame, agg: Mapping[str, str] | None = None, observation: Observation | None = None
+) -> DataFrame:
+    """The segments of a batch DataFrame."""
+    if df.isStreaming:
+        if plan.scheme.longest:
+            raise SpecError(
+                "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
+                "Leave it out, or read the source as a batch."
+            )
+        raise InputError("`df` is a streaming DataFrame; segments takes a batch one. Use spark.read instead of spark.readStream.")
+    applied = apply(plan, aggregates(agg), df)
+    rows = applied.df
+    if observation is not None:
+        rows = rows.observe(
+            observation, F.count(F.lit(1)).alias("rows"), F.count_if(F.col("at").isNull()).alias("null_at")
+        )
+    layout = applied.layout
+    if layout.progress.unit == "real":
+        rows = rows.filter("at is not null and not isnan(at)")
+    else:
+        rows = rows.filter("at is not null")
+    keys = [f"k{i}" for i in range(len(plan.keys))]
+    placed = rows.repartition(*keys) if keys else rows.repartition(1)
+    ordered = placed.sortWithinPartitions(*keys, *applied.order)
+    if plan.tie_break:
+        ordered = ordered.drop(*(f"b{i}" for i in range(len(plan.tie_break))))
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return Sequence(layout).run(batches)
+
+    return ordered.mapInArrow(run, _result_schema(layout, applied.keys))

@@ -1,0 +1,1 @@
+"""WHAT: frozen descriptions of plans. Names and SQL text; standard library only."""

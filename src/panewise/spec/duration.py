@@ -1,0 +1,100 @@
+"""Amounts of `at`: lengths of time, or plain numbers where `at` is a number."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+from typing import Union
+
+from panewise.errors import SpecError
+
+__all__ = ["Amount", "Duration", "amount"]
+
+_MICROS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "min": "minute"}
+_SHORT |= {"h": "hour", "d": "day", "w": "week"}
+_PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
+_NO_LENGTH = ("month", "quarter", "year")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Duration:
+    """A length of time in whole microseconds; its text is in the largest unit that gives a whole number.
+
+    >>> Duration.parse("1 hour 30 minutes")
+    Duration(micros=5400000000)
+    >>> str(Duration.parse("90 s")), str(Duration.parse("1.5 hours")), str(Duration.parse("3600 s"))
+    ('90 seconds', '90 minutes', '1 hour')
+    """
+
+    micros: int
+
+    @staticmethod
+    def parse(text: str, name: str = "duration") -> Duration:
+        """Read `"2 minutes"`, `"1 hour 30 minutes"`, `"250 ms"`; a leading minus counts for the whole."""
+        rule = 'a duration reads like "2 minutes", "1 hour 30 minutes" or "250 ms"'
+        sign, unsigned = (-1, text.lstrip()[1:]) if text.lstrip().startswith("-") else (1, text)
+        total, position = Fraction(0), 0
+        while position < len(unsigned):
+            part = _PART.match(unsigned, position)
+            unit = part.group(2).lower() if part else ""
+            unit = _SHORT.get(unit, unit.removesuffix("s"))
+            if unit in _NO_LENGTH:
+                raise SpecError(f"`{name}` ({text!r}): a {unit} has no fixed length. Give it in days, hours or less.")
+            if part is None or unit not in _MICROS:
+                raise SpecError(f"`{name}` ({text!r}) can't be read: {rule}. Units: {', '.join(_MICROS)}.")
+            total += Fraction(part.group(1)) * _MICROS[unit]
+            position = part.end()
+        if not unsigned.strip():
+            raise SpecError(f"`{name}` ({text!r}) can't be read: {rule}.")
+        return Duration(sign * round(total))
+
+    def __str__(self) -> str:
+        size, unit = max((size, unit) for unit, size in _MICROS.items() if self.micros % size == 0)
+        if self.micros == 0:
+            size, unit = _MICROS["second"], "second"
+        count = self.micros // size
+        return f"{count} {unit}" if abs(count) == 1 else f"{count} {unit}s"
+
+
+Amount = Union[Duration, int, float]
+"""How far `at` (or a framing value) moves: a Duration for times, a number for numbers."""
+
+
+def amount(name: str, value: object) -> Amount:
+    """Check and convert one positive amount.
+
+    >>> amount("min_duration", "2 minutes")
+    Duration(micros=120000000)
+    >>> amount("gap", 5)
+    5
+    """
+    result: Amount
+    if isinstance(value, Duration):
+        result = value
+    elif isinstance(value, timedelta):
+        result = Duration(value // timedelta(microseconds=1))
+    elif isinstance(value, str):
+        result = Duration.parse(value, name)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        result = value
+    else:
+        raise SpecError(
+            f"`{name}` ({value!r}) must be a length of time or a number. "
+            'Give text like "2 minutes", a timedelta, or a number where `at` is a number.'
+        )
+    size = result.micros if isinstance(result, Duration) else result
+    if not size > 0 or (isinstance(size, float) and not math.isfinite(size)):
+        raise SpecError(f"`{name}` ({value}) must be more than zero. Give a positive amount, or leave `{name}` out.")
+    return result

@@ -1,0 +1,241 @@
+"""A plan in words: what will be found, stage by stage, and what a key costs to remember."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.duration import Duration
+from panewise.spec.frames import (
+    AggregateFrames,
+    BoundaryFrames,
+    ChainFrames,
+    CustomFrames,
+    DeltaFrames,
+    HysteresisFrames,
+    RunFrames,
+    Scheme,
+    SessionFrames,
+    ThresholdFrames,
+    TrendFrames,
+    Value,
+)
+from panewise.spec.options import Saturated, Schedule, Starts
+from panewise.spec.plan import PlanSpec
+from panewise.spec.shape import SHAPES, shape
+
+__all__ = ["explain"]
+
+_EXTENTS = {
+    "observed": "[first row, last row], both included",
+    "held": "[first row, next row): it lasts until the key's next row; the last one ends at its last row",
+    "possible": "(row before, row after), both excluded: all that may belong",
+}
+_MISSING = {
+    "breaks": "ends a segment",
+    "satisfies": "counts as satisfying",
+    "bridged": "is bridged where the rows on both sides belong",
+    "ignored": "is ignored",
+}
+_TIES = {
+    "all": "",
+    "first": "; of rows with one {at} only the first counts",
+    "last": "; of rows with one {at} only the last counts",
+    "error": "; two rows with one {at} are an error",
+}
+_CELLS = {"avg": "sum and count", "range": "min and max", "stddev": "count, mean and squares"}
+
+
+def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
+    """The text of `plan.explain()`."""
+    scheme, calls = plan.scheme, aggregates(agg)
+    word = shape(scheme)
+    lines = [
+        ("Finds", _finds(scheme)),
+        ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
+        ("Order", _order(plan, calls)),
+        ("Shape", f"{word}: {SHAPES[word]}"),
+        ("Interval", f"{scheme.extent}: {_EXTENTS[scheme.extent]}"),
+        ("Limits", _limits(scheme)),
+        ("Schedule", "" if scheme.schedule is None else _schedule(scheme.schedule)),
+        ("Nulls", _nulls(scheme)),
+        ("Reports", _reports(scheme)),
+        ("Aggregates", ", ".join(f"{name} = {call}" for name, call in calls)),
+        ("Stages", _stages(plan, calls)),
+        ("State per key", _state(scheme, calls)),
+    ]
+    return "\n".join(f"{name:<14} {text}" for name, text in lines if text)
+
+
+def _several(words: list[str], last: str) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
+
+
+def _size(value: Value, size: float) -> str:
+    return str(Duration(int(size))) if value.timed else f"{size:g}"
+
+
+def _finds(scheme: Scheme) -> str:
+    match scheme:
+        case ThresholdFrames():
+            text = f"the stretches of rows in which {scheme.condition} holds"
+        case HysteresisFrames():
+            text = f"the stretches that open where {scheme.open} and go on until {scheme.close}"
+        case BoundaryFrames():
+            text = f"one segment for every visit to a cell: {_several([_cell(*d) for d in scheme.dimensions], 'and')}"
+        case TrendFrames(direction="steady"):
+            text = f"the stretches of at least two rows in which {scheme.value.text} stays equal"
+        case TrendFrames():
+            text = f"the stretches of at least two rows in which {scheme.value.text} is strictly {scheme.direction}"
+        case SessionFrames():
+            text = f"the stretches of rows that are less than {scheme.gap} apart"
+        case DeltaFrames():
+            text = _moves(scheme)
+        case AggregateFrames():
+            verb = "exceeds" if scheme.strict else "reaches"
+            before = "until" if scheme.closing == "include" else "before"
+            text = f"rows {before} {scheme.aggregate} {verb} {scheme.bound:g}"
+        case CustomFrames():
+            text = f"segments by the rules of {scheme.scheme.__name__}"
+    if isinstance(scheme, ChainFrames):
+        text += {"include": "; the completing row belongs", "exclude": "; the breaking row starts the next"}[
+            scheme.closing
+        ]
+    return f"per key the longest of: {text}" if scheme.longest else text
+
+
+def _moves(scheme: DeltaFrames) -> str:
+    against = "max - min" if scheme.against == "range" else "from the first row"
+    if scheme.closing == "include":
+        by = "by more than" if scheme.strict else "by"
+        moved = [f"{value.text} has moved {by} {_size(value, size)}" for value, size in scheme.moves]
+        return f"rows until {_several(moved, 'or')} ({against})"
+    by = "by at most" if scheme.strict else "by less than"
+    moved = [f"{value.text} moves {by} {_size(value, size)}" for value, size in scheme.moves]
+    return f"the stretches of rows in which {_several(moved, 'and')} ({against})"
+
+
+def _cell(value: Value, cells: float | tuple[float, ...]) -> str:
+    if isinstance(cells, tuple):
+        return f"{value.text} split at {_several([f'{p:g}' for p in cells], 'and')}"
+    return f"{value.text} in steps of {_size(value, cells)}"
+
+
+def _order(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+    if plan.time is None:
+        return 'not set yet: add .at("column")'
+    scheme = plan.scheme
+    starts = [scheme.starts] if isinstance(scheme, ChainFrames) and scheme.starts is not None else []
+    framing = [c for c in scheme.conditions if c not in starts] + [v.text for v in scheme.values] + starts
+    aggregated = [call.argument for _, call in calls if call.argument is not None]
+    columns = list(dict.fromkeys([plan.time, *plan.tie_break, *framing, *aggregated]))
+    return ", then ".join(columns) + _TIES[plan.ties].format(at=plan.time)
+
+
+def _limits(scheme: Scheme) -> str:
+    limits = scheme.limits
+    if not limits.has_minimum and not limits.has_maximum:
+        return ""
+    parts = [("at least", limits.min_duration, limits.min_rows), ("at most", limits.max_duration, limits.max_rows)]
+    texts = []
+    for word, duration, rows in parts:
+        given = [str(duration)] if duration is not None else []
+        given += [f"{rows} row{'s' if rows != 1 else ''}"] if rows is not None else []
+        if given:
+            texts.append(f"{word} {' and '.join(given)}")
+    text = ", ".join(texts)
+    if limits.has_minimum and isinstance(scheme, ChainFrames) and scheme.closing == "include":
+        text += "; a segment goes on until it is long enough"
+    elif limits.has_minimum:
+        text += "; a stretch that is too short is not reported"
+    if limits.has_maximum:
+        text += "; the row that would be too much starts the next segment"
+    return text
+
+
+def _schedule(schedule: Schedule) -> str:
+    jitter = "" if schedule.jitter is None else f", give or take {schedule.jitter}"
+    return f"a reading every {schedule.every}{jitter}; a missing one {_MISSING[schedule.missing]}"
+
+
+def _nulls(scheme: Scheme) -> str:
+    if isinstance(scheme, SessionFrames):
+        return ""
+    if isinstance(scheme, HysteresisFrames) and scheme.nulls == "breaks":
+        what = "a row whose closing condition is null"
+    elif isinstance(scheme, RunFrames) and scheme.conditions:
+        what = "a row with a null condition"
+    elif scheme.values:
+        what = "a row with a null value"
+    else:
+        return ""
+    if scheme.nulls == "invisible":
+        return f"{what} is as if it were not there"
+    gaps = isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
+    return f"{what} is in {'a gap' if gaps else 'no segment'} and ends an open segment"
+
+
+def _reports(scheme: Scheme) -> str:
+    parts = []
+    if isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps:
+        parts.append("the gaps between segments too, marked")
+    if isinstance(scheme, ChainFrames):
+        match scheme.placement:
+            case Saturated():
+                inside = "inside another" if scheme.closing == "exclude" else "that contain another"
+                parts.append(f"a segment from every row, less those {inside}")
+            case Starts(condition, on_overlap):
+                then = {
+                    "close": "ends the open one",
+                    "drop": "discards the open one",
+                    "continue": "leaves the open one as it is",
+                }
+                parts.append(f"only segments that start where {condition}; a new start {then[on_overlap]}")
+        if scheme.remainder:
+            parts.append("an incomplete last segment too, as remainder")
+    return "; ".join(parts)
+
+
+def _stages(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+    shuffle = f"shuffle by {', '.join(plan.keys)}" if plan.keys else "gather in one partition"
+    fill = "segment and aggregate" if calls else "segment"
+    return f"source -> apply (Spark SQL per row) -> {shuffle} -> sort -> {fill} -> emit"
+
+
+def _state(scheme: Scheme, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+    cells = ["start", "last", "rows"]
+    match scheme:
+        case BoundaryFrames():
+            cells.append("cell" if len(scheme.dimensions) == 1 else f"{len(scheme.dimensions)} cells")
+        case TrendFrames():
+            cells.append("last value")
+        case DeltaFrames():
+            each = "min and max" if scheme.against == "range" else "first value"
+            cells += [f"{each} of {value.text}" for value in scheme.values]
+        case AggregateFrames(aggregate=Aggregate(function="count", argument=None)):
+            pass  # `rows` counts already
+        case AggregateFrames():
+            cells.append(_running(scheme.aggregate))
+        case CustomFrames():
+            cells.append(f"{scheme.scheme.cells} cells of {scheme.scheme.__name__}")  # type: ignore[attr-defined]  # checked by the builder
+    if scheme.extent == "possible":
+        cells.append("row before")
+    cells += [_running(call) for _, call in calls]
+    text = ", ".join(dict.fromkeys(cells))
+    if isinstance(scheme, ChainFrames) and scheme.overlapping:
+        text += "; once for each open segment"
+    else:
+        text += "; one open segment at most"
+    if isinstance(scheme, RunFrames) and scheme.limits.has_minimum and scheme.limits.has_maximum:
+        text += "; pieces that were cut wait until the whole stretch has met its minimum"
+    if isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps:
+        text += "; start, last and rows of the open gap"
+    if scheme.longest:
+        text += "; the longest so far"
+    return text
+
+
+def _running(call: Aggregate) -> str:
+    if call.argument is None:
+        return "count"
+    return f"{_CELLS.get(call.function, call.function)} of {call.argument}"

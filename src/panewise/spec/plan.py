@@ -1,0 +1,31 @@
+"""A whole plan: a scheme, the keys it applies within, and the order of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from panewise.errors import SpecError
+from panewise.spec.frames import Scheme
+
+__all__ = ["TIES", "PlanSpec"]
+
+TIES = ("all", "first", "last", "error")
+"""What rows of one key with equal `at` mean: all count in the order of tie_break, or one does, or none may be."""
+
+
+@dataclass(frozen=True)
+class PlanSpec:
+    """What to find: `scheme` within `by`, in order of `at`, then `tie_break`."""
+
+    scheme: Scheme
+    keys: tuple[str, ...] = ()
+    time: str | None = None
+    tie_break: tuple[str, ...] = ()
+    ties: str = "all"
+
+    @property
+    def ordered_by(self) -> str:
+        """The progressing attribute; a plan cannot run without one."""
+        if self.time is None:
+            raise SpecError("`at` is not set: a plan needs the column that orders its rows. Add .at(\"column\").")
+        return self.time

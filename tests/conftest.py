@@ -1,0 +1,37 @@
+"""What every test shares: one Spark session, and how hard hypothesis tries."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+os.environ["PYSPARK_PYTHON"] = sys.executable
+
+settings.register_profile("quick", deadline=None, derandomize="CI" in os.environ, max_examples=100)
+settings.register_profile("thorough", deadline=None, derandomize=False, max_examples=1000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for all tests; made when the first of them asks."""
+    from panewise.spark.session import session
+
+    wanted = {
+        "spark.driver.memory": "2g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.ui.enabled": "false",
+    }
+    made = session("local[2]", "panewise-tests", **wanted)
+    yield made
+    made.stop()

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from panewise.builders import boundary_frames, delta_frames, session_frames, threshold_frames
+from panewise.spec.explain import explain
+
+LOSS = """\
+Finds          the stretches of rows in which drop_pct > 0.3 holds
+Within         each router, by itself
+Order          rpt_time, then seq, then drop_pct > 0.3, then total_pkts
+Shape          separated: at least one row lies between two segments
+Interval       observed: [first row, last row], both included
+Limits         at least 2 minutes; a stretch that is too short is not reported
+Nulls          a row with a null condition is in no segment and ends an open segment
+Aggregates     avg_pkts = avg(total_pkts)
+Stages         source -> apply (Spark SQL per row) -> shuffle by router -> sort -> segment and aggregate -> emit
+State per key  start, last, rows, sum and count of total_pkts; one open segment at most"""
+
+JAMS = """\
+Finds          the stretches that open where speed < 30 and go on until speed > 50
+Within         all rows together: there is no key
+Order          ts, then speed < 30, then speed > 50; of rows with one ts only the last counts
+Shape          partitions: every visible row is in exactly one segment
+Interval       held: [first row, next row): it lasts until the key's next row; the last one ends at its last row
+Limits         at least 3 rows, at most 1 hour; a stretch that is too short is not reported; \
+the row that would be too much starts the next segment
+Schedule       a reading every 20 seconds, give or take 2 seconds; a missing one ends a segment
+Nulls          a row whose closing condition is null is in a gap and ends an open segment
+Reports        the gaps between segments too, marked
+Stages         source -> apply (Spark SQL per row) -> gather in one partition -> sort -> segment -> emit
+State per key  start, last, rows; one open segment at most; \
+pieces that were cut wait until the whole stretch has met its minimum; start, last and rows of the open gap"""
+
+MOVES = """\
+Finds          rows until speed has moved by more than 5 or ts has moved by more than 5 minutes (max - min); \
+the completing row belongs
+Within         each road, lane, by itself
+Order          not set yet: add .at("column")
+Shape          overlapping: a row may be in several segments
+Interval       possible: (row before, row after), both excluded: all that may belong
+Limits         at least 2 rows; a segment goes on until it is long enough
+Nulls          a row with a null value is as if it were not there
+Reports        a segment from every row, less those that contain another
+Stages         source -> apply (Spark SQL per row) -> shuffle by road, lane -> sort -> segment -> emit
+State per key  start, last, rows, min and max of speed, min and max of ts, row before; once for each open segment"""
+
+
+def test_a_threshold_with_an_aggregate() -> None:
+    loss = threshold_frames("drop_pct > 0.3", min_duration="2 minutes").by("router").at("rpt_time", tie_break="seq")
+    assert explain(loss, {"avg_pkts": "avg(total_pkts)"}) == LOSS
+
+
+def test_hysteresis_with_gaps_limits_and_a_schedule() -> None:
+    limits = {"min_rows": 3, "max_duration": "1 hour", "expect_every": "20 s", "jitter": "2 s"}
+    jams = threshold_frames(open="speed < 30", close="speed > 50", gaps=True, **limits)  # type: ignore[arg-type]
+    assert explain(jams.at("ts", ties="last")) == JAMS
+
+
+def test_an_unfinished_plan_with_overlaps() -> None:
+    moves = delta_frames(
+        {"speed": 5, "ts": "5 minutes"},
+        strict=True,
+        closing="include",
+        overlap="saturated",
+        min_rows=2,
+        extent="possible",
+    )
+    assert explain(moves.by("road", "lane")) == MOVES
+
+
+def test_what_does_not_apply_is_left_out() -> None:
+    text = explain(session_frames("30 minutes").at("ts"))
+    assert [line.split("  ")[0] for line in text.splitlines()] == [
+        "Finds",
+        "Within",
+        "Order",
+        "Shape",
+        "Interval",
+        "Stages",
+        "State per key",
+    ]
+
+
+def test_cells() -> None:
+    text = explain(boundary_frames({"x": 4.25, "y": [0, 10]}, longest=True))
+    first = "per key the longest of: one segment for every visit to a cell: x in steps of 4.25 and y split at 0 and 10"
+    assert text.splitlines()[0] == f"Finds          {first}"
+    assert text.endswith("start, last, rows, 2 cells; one open segment at most; the longest so far")
