@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
+# Spark's workers import what the tests define, such as custom schemes
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 
 settings.register_profile("quick", deadline=None, derandomize="CI" in os.environ, max_examples=100)
 settings.register_profile("thorough", deadline=None, derandomize=False, max_examples=1000)

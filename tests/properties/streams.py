@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.errors import SpecError
+from panewise.kernel.merge import Merger
 from panewise.kernel.oracle import Row, Segment, oracle
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.spec.aggregates import Aggregate, aggregates
@@ -94,23 +95,24 @@ class Widening:
 
     @staticmethod
     def update(state, row):
-        state[1] += row[0]
+        state[1] = float(state[1]) + float(row[0])
 
     @staticmethod
     def close(state, row):
-        return row[0] >= 2 * state[0] + 1 or state[1] > 9
+        return float(row[0]) >= 2 * float(state[0]) + 1 or state[1] > 9
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> PlanSpec:
-    """Any scheme with any options that go together."""
-    scheme = draw(st.sampled_from(sorted(BUILDERS)))
+def plans(
+    draw: st.DrawFn, scheme: str, ties: st.SearchStrategy[str] = st.sampled_from(["all", "all", "first", "last"])
+) -> PlanSpec:
+    """A scheme with any options that go together."""
     for _ in range(50):
         try:
             plan = BUILDERS[scheme](draw)
         except SpecError:
             continue
-        return plan.at("t", tie_break=("b",), ties=draw(st.sampled_from(["all", "all", "first", "last"])))
+        return plan.at("t", tie_break=("b",), ties=draw(ties))
     return pw.session_frames(1).at("t")
 
 
@@ -276,3 +278,26 @@ def _close(a: object, b: object, tolerance: float) -> bool:
     if isinstance(a, float) and isinstance(b, float) and tolerance:
         return math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance)
     return a == b
+
+
+def merged(plan: PlanSpec, rows: Rows[Row], cuts: Rows[int], by_pairs: bool) -> list[dict]:
+    """What the merger finds for one key whose rows are cut where `at` changes; joined from the left, or in pairs."""
+    real = any(isinstance(r.at, float) for r in rows)
+    whole = batch(rows)
+    made = layout(plan, real)
+    if not len(whole):
+        return []
+    at = whole.column("at").to_pylist()
+    places = sorted({0, len(at)} | {c for c in (c % len(at) for c in cuts) if c and at[c - 1] < at[c]})
+    merger = Merger(made)
+    parts = [merger.summary(whole.slice(a, b - a)) for a, b in zip(places, places[1:], strict=False)]
+    while len(parts) > 1:
+        if by_pairs:
+            pairs = [merger.merge(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            parts = pairs + parts[2 * len(pairs) :]
+        else:
+            parts = [merger.merge(parts[0], parts[1]), *parts[2:]]
+    found = made.emitter.batch([pa.array([0])], merger.segments(parts[0])).to_pylist()
+    for row in found:
+        row.pop("k")
+    return found

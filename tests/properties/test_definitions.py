@@ -418,7 +418,7 @@ STARTS = [Row(at, (at in (0, 2, 5),), (10.0,)) for at in range(7)]
             id="14-continue",
         ),
         pytest.param(
-            aggregate_frames("sum(v)", reaches=25, overlap="saturated", max_rows=2, extent="observed", remainder=True),
+            aggregate_frames("sum(v)", reaches=25, overlap="saturated", max_rows=2, extent="observed"),
             numbers(10, 10, 30, 10),
             ["[0,1] 2", "[2,2] 1"],
             id="15-stopped-by-maximum",

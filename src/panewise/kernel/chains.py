@@ -34,7 +34,7 @@ from panewise.kernel.spans import missing_between, span_more_than
 
 __all__ = [
     "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_INTS", "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
-    "chain_page",
+    "chain_page", "forget_stale",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -54,6 +54,17 @@ OPEN, CLOSED, GONE = range(3)
 
 # why a frame closes
 STAYS, COMPLETE, STOPPED, BROKEN, OVERLAPPED = range(5)
+
+
+def forget_stale(state: dict[str, Any]) -> None:
+    """Zero what is left over in a single key's state: ids, and folds out of use."""
+    state["numbers"][0, NEXT_ID] = 0
+    if not state["numbers"][0, BETWEEN]:
+        state["ats"][0, LATEST] = 0
+        state["ff"][0] = 0
+        state["fi"][0] = 0
+        state["held_3"][:, 1:] = 0
+        state["held_4"][:, 1:] = 0
 
 
 @compiled

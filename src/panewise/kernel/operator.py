@@ -211,6 +211,13 @@ class SegmentOperator:
             bounds, marks, ff, fi = bounds[~waits], marks[~waits], ff[~waits], fi[~waits]
         return Segments(marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], ff, fi)
 
+    def standing(self) -> Snapshot:
+        """The snapshot of a single key without what no later row can see: equal standings have equal futures."""
+        found = self.snapshot()
+        settle = runs.forget_stale if isinstance(self._framing, RunFraming) else chains.forget_stale
+        settle(found)
+        return found
+
     def snapshot(self) -> Snapshot:
         """All state, as named arrays."""
         found = {**self._state, "carried_owners": self._carried.owners}

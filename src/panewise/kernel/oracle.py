@@ -303,8 +303,12 @@ def _reduce(function: str, values: Sequence[Number]) -> Number | None:
         case "avg":
             return _sum(values) / len(values)
         case "stddev":
-            mean = _sum(values) / len(values)
-            return math.sqrt(_sum([(v - mean) * (v - mean) for v in values]) / (len(values) - 1))
+            mean = squares = 0.0
+            for n, value in enumerate(values, 1):
+                step = value - mean
+                mean += step / n
+                squares += step * (value - mean)
+            return math.sqrt(squares / (len(values) - 1))
     return {"min": min(values), "max": max(values), "range": max(values) - min(values)}[function]
 
 
@@ -417,24 +421,24 @@ def _chain(scheme: Chain, rows: Sequence[Row]) -> list[_Found]:
 # Aggregates: rules 25 and 26
 
 
-def _is_within(at: Number, interval: tuple[Number, Number, str]) -> bool:
-    start, end, bounds = interval
-    after = at >= start if bounds[0] == "[" else at > start
-    return after and (at <= end if bounds[1] == "]" else at < end)
-
-
 def _filling(
     everything: Sequence[Row], visible: Sequence[int], span: Span, interval: tuple[Number, Number, str]
 ) -> list[Row]:
     """The rows that a segment aggregates; `visible` are the positions of the visible rows in `everything`."""
+    start, end, bounds = interval
     own = range(span[0], span[1] + 1)
     rows, before = [], -1
     for position, row in enumerate(everything):
         if position in visible:
             before += 1
-            if before in own:
-                rows.append(row)
-        elif (before in own or before + 1 in own) and _is_within(row.at, interval):
+            belongs = before in own
+        elif before in own and before + 1 in own:
+            belongs = True
+        elif before in own:
+            belongs = row.at <= end if bounds[1] == "]" else row.at < end
+        else:
+            belongs = before + 1 in own and (row.at >= start if bounds[0] == "[" else row.at > start)
+        if belongs:
             rows.append(row)
     return rows
 

@@ -33,7 +33,8 @@ class Progress:
 
     def numbers(self, column: pa.Array) -> Array:
         """A column of `at`, without nulls, as numbers."""
-        return np.asarray(_as_storage(column, self.unit).to_numpy(zero_copy_only=False), dtype=self.dtype)
+        # a copy: what Arrow lends cannot be written to, and numba would compile everything a second time for that
+        return np.array(_as_storage(column, self.unit).to_numpy(zero_copy_only=False), dtype=self.dtype)
 
     def bounds(self, numbers: Array) -> pa.Array:
         """Numbers as bounds of segments."""

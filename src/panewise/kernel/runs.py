@@ -30,7 +30,7 @@ from panewise.kernel.spans import missing_between, span_at_least, span_more_than
 
 __all__ = [
     "APART", "CELLS", "FALLING", "FOLD_SLOTS", "GAP_LENGTH", "GAPS", "N_ATS", "N_INTS", "RISING", "SPLIT", "STEADY",
-    "TOGETHER", "run_page",
+    "TOGETHER", "forget_stale", "run_page",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -50,6 +50,30 @@ N_INTS = 13
 # folds: four of the piece, four of the gap, the seed
 PIECE, GAP, SEED = 0, 4, 8
 FOLD_SLOTS = 9
+
+
+def forget_stale(state: dict[str, Any]) -> None:
+    """Zero what is left over in a single key's state: ids, closed runs, gaps that are decided, folds out of use."""
+    a, s, ff, fi = state["ats"][0], state["numbers"][0], state["ff"][0], state["fi"][0]
+    s[NEXT_ID] = 0
+    unused = [slice(0, 0)]
+    if not s[RUN_OPEN]:
+        a[[RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE]] = 0
+        s[[RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS]] = 0
+        unused.append(slice(PIECE, PIECE + 4))
+    if s[RUN_CERTAIN]:
+        a[[RUN_START, RUN_BEFORE]] = 0
+        s[[RUN_HAS_BEFORE, RUN_COUNT, GAP_OPEN]] = 0
+    if s[RUN_CERTAIN] or not (s[GAP_OPEN] or s[RUN_OPEN]):
+        a[[GAP_START, GAP_BEFORE]] = 0
+        s[[GAP_HAS_BEFORE, GAP_ROWS]] = 0
+        unused.append(slice(GAP, GAP + 4))
+    if not s[BETWEEN]:
+        a[LATEST] = 0
+        unused += [slice(PIECE + 1, PIECE + 4), slice(GAP + 1, GAP + 4), slice(SEED, SEED + 1)]
+    for slots in unused:
+        ff[slots] = 0
+        fi[slots] = 0
 
 
 @compiled
@@ -118,7 +142,7 @@ def _close_run(
         end = sg.end_of(whole[EXTENT], a[LAST], has_next, following, missed, trailing, measured[EVERY])[0]
         passes = _run_passes(a, s, whole, measured, end)
     if not passes:
-        s[GAP_OPEN] = 1
+        s[GAP_OPEN] = whole[GAPS]
         return done
     s[GAP_OPEN] = 0
     done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, tentative + 1, whole[LONGEST], s[HAS_BEST], s[NEXT_ID])

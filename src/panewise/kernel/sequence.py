@@ -23,7 +23,7 @@ from panewise.spec.aggregates import Aggregate
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
-__all__ = ["PAGE_ROWS", "Layout", "Sequence", "check_condition", "check_value"]
+__all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value"]
 
 PAGE_ROWS = 131_072
 """How many rows a page gathers, at least: fewer cost calls, more cost memory."""
@@ -81,6 +81,43 @@ class Layout:
         return Emitter(self.plan.scheme, keys, self.progress, self.aggregation)
 
 
+class Reader:
+    """Turns batches into pages."""
+
+    def __init__(self, layout: Layout) -> None:
+        scheme = layout.plan.scheme
+        self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, layout.input_types
+        self._n_values, self._n_conditions = len(scheme.values), len(scheme.conditions)
+
+    def page(self, batch: pa.RecordBatch, at: Array, offsets: Array, slots: Array, ends: Array) -> Page:
+        """The rows of a batch, whose `at` is at hand already."""
+        rows = len(batch)
+        values = np.empty((self._n_values, rows), np.float64)
+        for v in range(self._n_values):
+            values[v] = batch.column(f"v{v}").to_numpy(zero_copy_only=False)
+        conditions = np.empty((self._n_conditions, rows), np.uint8)
+        for c in range(self._n_conditions):
+            column = batch.column(f"c{c}").cast(pa.uint8())
+            conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
+        inputs = [None if arrow is None else batch.column(f"a{a}") for a, arrow in enumerate(self._inputs)]
+        floats, ints, valid = self._aggregation.read(inputs, rows)
+        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends)
+
+    def last_page(self, slot: int) -> Page:
+        """No rows: the key's stream ends."""
+        return Page(
+            np.empty(0, self._progress.dtype),
+            np.empty((self._n_conditions, 0), np.uint8),
+            np.empty((self._n_values, 0), np.float64),
+            np.empty((self._aggregation.n_floats, 0), np.float64),
+            np.empty((self._aggregation.n_ints, 0), np.int64),
+            np.empty((len(self._aggregation), 0), np.uint8),
+            np.zeros(2, np.int64),
+            np.array([slot], np.int64),
+            np.ones(1, bool),
+        )
+
+
 def _run_starts(column: pa.Array) -> Array:
     """Where the value of a column differs from the row before."""
     if pa.types.is_floating(column.type):
@@ -96,9 +133,9 @@ class Sequence:
 
     def __init__(self, layout: Layout, page_rows: int = PAGE_ROWS) -> None:
         self._layout, self._page_rows = layout, page_rows
-        self._progress, self._aggregation, self._emitter = layout.progress, layout.aggregation, layout.emitter
-        self._operator = SegmentOperator(layout.plan.scheme, self._progress, self._aggregation)
-        self._n_values, self._n_conditions = len(layout.plan.scheme.values), len(layout.plan.scheme.conditions)
+        self._progress, self._emitter = layout.progress, layout.emitter
+        self._operator = SegmentOperator(layout.plan.scheme, self._progress, layout.aggregation)
+        self._reader = Reader(layout)
         self._ties = layout.plan.ties
         self._key: list[pa.Array] | None = None
         self._slot = 0
@@ -186,26 +223,11 @@ class Sequence:
         group_keys = [key.take(pa.array(starts)) for key in keys]
         if self._key is not None:
             group_keys = [pa.concat_arrays([old, new]) for old, new in zip(self._key, group_keys, strict=True)]
-        page = self._read(batch, at, offsets.astype(np.int64), slots.astype(np.int64), ends)
+        page = self._reader.page(batch, at, offsets.astype(np.int64), slots.astype(np.int64), ends)
         self._key, self._slot = [key.slice(groups - 1) for key in group_keys], int(slots[-1])
         found = self._operator.on_page(page)
         if len(found):
             yield self._emitter.batch(group_keys, found)
-
-    def _read(self, batch: pa.RecordBatch, at: Array, offsets: Array, slots: Array, ends: Array) -> Page:
-        rows = len(batch)
-        values = np.empty((self._n_values, rows), np.float64)
-        for v in range(self._n_values):
-            values[v] = batch.column(f"v{v}").to_numpy(zero_copy_only=False)
-        conditions = np.empty((self._n_conditions, rows), np.uint8)
-        for c in range(self._n_conditions):
-            column = batch.column(f"c{c}").cast(pa.uint8())
-            conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
-        inputs = [
-            None if arrow is None else batch.column(f"a{a}") for a, arrow in enumerate(self._layout.input_types)
-        ]
-        floats, ints, valid = self._aggregation.read(inputs, rows)
-        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends)
 
     def _finish(self) -> Iterator[pa.RecordBatch]:
         if self._held is not None:
@@ -213,20 +235,7 @@ class Sequence:
             yield from self._page(held, last=True)
         if self._key is None:
             return
-        nothing = np.empty(0, self._progress.dtype)
-        n_floats, n_ints, n = self._aggregation.n_floats, self._aggregation.n_ints, len(self._aggregation)
-        page = Page(
-            nothing,
-            np.empty((self._n_conditions, 0), np.uint8),
-            np.empty((self._n_values, 0), np.float64),
-            np.empty((n_floats, 0), np.float64),
-            np.empty((n_ints, 0), np.int64),
-            np.empty((n, 0), np.uint8),
-            np.zeros(2, np.int64),
-            np.array([self._slot], np.int64),
-            np.ones(1, bool),
-        )
-        found = self._operator.on_page(page)
+        found = self._operator.on_page(self._reader.last_page(self._slot))
         if len(found):
             yield self._emitter.batch(self._key, found)
 

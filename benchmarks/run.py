@@ -1,0 +1,124 @@
+"""Threshold frames against the same in Spark SQL, in one session, on the same files: `make bench`.
+
+Both find every stretch of at least six reports at or below 30 mph, per detector, and both count its rows. What they find
+is compared before anything is timed; then they take turns, and the best of three runs counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+import panewise as pw
+from panewise.data import traffic
+
+PLAN = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts")
+
+SQL = """
+with marked as (
+  select sensor, ts, coalesce(speed <= 30, false) as slow,
+         lag(coalesce(speed <= 30, false)) over (partition by sensor order by ts) as before
+  from {table}
+), numbered as (
+  select sensor, ts, slow,
+         sum(case when slow = before then 0 else 1 end) over (partition by sensor order by ts) as run
+  from marked
+)
+select sensor, min(ts) as start, max(ts) as end, count(*) as rows
+from numbered where slow group by sensor, run having count(*) >= 6
+"""
+
+
+class WorkerMemory:
+    """Watches the Python workers below this process and keeps the largest resident size of any one of them."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> WorkerMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.1):
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    if process.name().startswith("python"):
+                        self.peak = max(self.peak, process.memory_info().rss)
+                except psutil.NoSuchProcess:
+                    continue
+
+
+def _frames(df: DataFrame) -> DataFrame:
+    return PLAN.segments(df).select("sensor", "segment.start", "segment.end", "rows")
+
+
+def _in_sql(spark: SparkSession, df: DataFrame) -> DataFrame:
+    df.createOrReplaceTempView("traffic")
+    return spark.sql(SQL.format(table="traffic"))
+
+
+def _seconds(work: Callable[[], DataFrame]) -> float:
+    began = time.perf_counter()
+    work().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """Run it and print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=20_000_000)
+    options.add_argument("--times", type=int, default=3)
+    given = options.parse_args()
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
+    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8"})
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        with console.status(f"generating {given.rows:,} rows"):
+            traffic.write(str(folder / "traffic"), given.rows)
+        df = spark.read.parquet(str(folder / "traffic"))
+        works = {"panewise": lambda: _frames(df), "Spark SQL": lambda: _in_sql(spark, df)}
+        with console.status("comparing results"):
+            ours, theirs = works["panewise"]().toArrow(), works["Spark SQL"]().toArrow()
+            order = [(name, "ascending") for name in ours.column_names]
+            if ours.sort_by(order).to_pydict() != theirs.sort_by(order).to_pydict():
+                console.print("The two do not find the same segments.")
+                return 1
+        best = dict.fromkeys(works, float("inf"))
+        with WorkerMemory() as memory, console.status("timing"):
+            for _ in range(given.times):
+                for name, work in works.items():
+                    best[name] = min(best[name], _seconds(work))
+        table = Table(title=f"threshold, at least 6 rows: {given.rows:,} rows, {len(ours):,} segments, best of {given.times}")
+        for heading in ("", "seconds", "against Spark SQL"):
+            table.add_column(heading, justify="left" if not heading else "right")
+        for name, seconds in best.items():
+            table.add_row(name, f"{seconds:.1f}", f"{seconds / best['Spark SQL']:.2f}")
+        console.print(table)
+        console.print(f"largest Python worker: {memory.peak / 1e6:,.0f} MB")
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
