@@ -34,7 +34,7 @@ from panewise.kernel.spans import missing_between, span_more_than
 
 __all__ = [
     "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_INTS", "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
-    "chain_page", "forget_stale",
+    "chain_page", "chain_rows", "forget_stale",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -99,10 +99,12 @@ def _move_frame(frames: Any, to: Any, source: Any, f: Any) -> None:
 
 
 @compiled
-def _bounds(fa: Any, fn: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any) -> Any:
-    """Start, end and flags of a frame that would close now."""
-    open_start = whole[EXTENT] == POSSIBLE and fn[HAS_BEFORE]
-    start = fa[BEFORE] if open_start else fa[START]
+def _bounds(
+    fa: Any, fn: Any, f: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any
+) -> Any:
+    """Start, end and flags of frame f if it closed now."""
+    open_start = whole[EXTENT] == POSSIBLE and fn[f, HAS_BEFORE]
+    start = fa[f, BEFORE] if open_start else fa[f, START]
     end, end_in = sg.end_of(whole[EXTENT], a[LAST], has_next, following, missed, 0, measured[EVERY])
     return start, end, (0 if open_start else sg.START_INCLUDED) | (sg.END_INCLUDED if end_in else 0)
 
@@ -112,31 +114,33 @@ def _close(
     frames: Any, f: Any, why: Any, a: Any, s: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any
 ) -> None:
     """Give a frame its bounds and its fold, and say whether it will be reported."""
-    fa, fn = frames[0][f], frames[1][f]
-    start, end, flags = _bounds(fa, fn, a, whole, measured, has_next, following, missed)
+    fa, fn = frames[0], frames[1]
+    start, end, flags = _bounds(fa, fn, f, a, whole, measured, has_next, following, missed)
     report = True
     if whole[INCLUDE]:
         if why == BROKEN:
             report = whole[REMAINDER] == 1
             flags |= REMAINDER_FLAG
     else:
-        report = sg.long_enough(whole, measured, start, end, fn[ROWS])
-    fn[STATUS] = CLOSED if report else GONE
-    fn[FLAGS] = flags
+        report = sg.long_enough(whole, measured, start, end, fn[f, ROWS])
+    fn[f, STATUS] = CLOSED if report else GONE
+    fn[f, FLAGS] = flags
     slot = sg.closing_fold(whole[EXTENT], s[BETWEEN], has_next, following, a[LATEST], missed)
     if slot != ALL:
         folds.copy(frames[3][f, ALL], frames[4][f, ALL], frames[3][f, slot], frames[4][f, slot])
-    fa[0] = start
-    fa[1] = end
+    fa[f, 0] = start
+    fa[f, 1] = end
 
 
 @compiled
-def _completed(fa: Any, fn: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any) -> bool:
-    """Whether a minimal frame was complete with its last row."""
-    if not fn[DECIDED]:
+def _completed(
+    fa: Any, fn: Any, f: Any, a: Any, whole: Any, measured: Any, has_next: Any, following: Any, missed: Any
+) -> bool:
+    """Whether minimal frame f was complete with its last row."""
+    if not fn[f, DECIDED]:
         return False
-    start, end, _ = _bounds(fa, fn, a, whole, measured, has_next, following, missed)
-    return sg.long_enough(whole, measured, start, end, fn[ROWS])
+    start, end, _ = _bounds(fa, fn, f, a, whole, measured, has_next, following, missed)
+    return sg.long_enough(whole, measured, start, end, fn[f, ROWS])
 
 
 @compiled
@@ -182,6 +186,93 @@ def _flush(
 
 
 @compiled
+def chain_rows(
+    i: Any, stop: Any, g: Any, done: Any, base: Any, count: Any, kind: Any, limits: Any, strict: Any, scratch: Any,
+    at: Any, codes: Any, values: Any, whole: Any, measured: Any, inputs: Any, a: Any, s: Any, seed_ff: Any, seed_fi: Any,
+    records: Any, frames: Any,
+) -> Any:  # fmt: skip
+    """Take rows i to stop of one key, as long as there is room: no array may change hands in this loop."""
+    extent, missing, include, placement = whole[EXTENT], whole[MISSING], whole[INCLUDE], whole[PLACEMENT]
+    every = measured[EVERY]
+    folding = len(inputs[0]) > 0
+    overlapping = placement >= CONTINUE
+    fa, fn, states, ff, fi = frames
+    frame_room, room = len(fn), len(records[1])
+    while i < stop:
+        t, code = at[i], codes[i]
+        if code == INVISIBLE:
+            if folding:
+                for f in range(base, base + count):
+                    if fn[f, STATUS] == OPEN:
+                        sg.add_invisible(ff[f], fi[f], not s[BETWEEN], t, a[LATEST], a[LAST], every, inputs, i)
+                sg.seed_row(seed_ff, seed_fi, extent, s[SEEN], not s[BETWEEN], t, a[LATEST], a[LAST], inputs, i)
+                s[BETWEEN] = 1
+                a[LATEST] = t
+            i += 1
+            continue
+        if base + count + 2 > frame_room or done + count + 4 > room:
+            break
+        missed = missing == BREAKS and s[SEEN] and missing_between(a[LAST], t, every) > 0
+        closing = False
+        for f in range(base, base + count):
+            if fn[f, STATUS] != OPEN:
+                continue
+            why = STAYS
+            if include:
+                if fn[f, DECIDED] and _completed(fa, fn, f, a, whole, measured, True, t, missed):
+                    why = COMPLETE
+                elif missed or code == OUT:
+                    why = BROKEN
+            elif missed or code == OUT or fn[f, DECIDED]:
+                why = COMPLETE
+            elif breaks(kind, limits, strict, states, f, scratch, values, i):
+                why = COMPLETE
+            if why == STAYS:
+                if (whole[HAS_MAX] and span_more_than(fa[f, START], t, measured[MAX_DURATION])) or (
+                    fn[f, ROWS] == whole[MAX_ROWS]
+                ):
+                    why = STOPPED
+                elif code == OPENING and (placement == CLOSE or placement == DROP):
+                    why = OVERLAPPED
+            if why != STAYS:
+                closing = True
+                _close(frames, f, why, a, s, whole, measured, True, t, missed)
+                if why == OVERLAPPED and placement == DROP:
+                    fn[f, STATUS] = GONE
+        if closing:
+            if placement == SATURATED:
+                _weed(frames, base, count, include)
+            count, done = _flush(frames, base, count, records, done, g, s, whole[LONGEST])
+        for f in range(base, base + count):
+            if fn[f, STATUS] != OPEN:
+                continue
+            fn[f, ROWS] += 1
+            fn[f, DECIDED] = 0
+            if include:
+                add(kind, states, f, values, i)
+                fn[f, DECIDED] = passes(kind, limits, strict, states, f, values, i)
+            if folding:
+                folds.add_row(ff[f, ALL], fi[f, ALL], inputs, i)
+        if code == OPENING and (count == 0 or overlapping):
+            f = base + count
+            for c in range(states.shape[1]):
+                states[f, c] = 0.0
+            if begin(kind, states, f, values, i):
+                count += 1
+                fa[f, START], fa[f, BEFORE] = t, a[LAST]
+                fn[f, HAS_BEFORE], fn[f, ROWS], fn[f, STATUS], fn[f, FLAGS] = s[SEEN], 1, OPEN, 0
+                fn[f, DECIDED] = 0
+                if include or whole[SOLO]:
+                    fn[f, DECIDED] = passes(kind, limits, strict, states, f, values, i)
+                if folding:
+                    sg.start_fold(ff[f], fi[f], seed_ff, seed_fi, extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+                    folds.add_row(ff[f, ALL], fi[f, ALL], inputs, i)
+        s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
+        i += 1
+    return i, done, count
+
+
+@compiled
 def chain_page(
     form: Any, at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any,
     whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, seeds_ff: Any, seeds_fi: Any,
@@ -192,16 +283,14 @@ def chain_page(
     `held[held_at[g]:held_at[g + 1]]` are the group's open frames, `carried[waiting[g]:waiting[g + 1]]` its waiting
     record. Returns the records, how many there are, and the frames that stay open (kept_at gives them by group).
     """
-    extent, missing, include, placement = whole[EXTENT], whole[MISSING], whole[INCLUDE], whole[PLACEMENT]
-    every = measured[EVERY]
-    folding = len(inputs[0]) > 0
-    overlapping = placement >= CONTINUE
-    scratch = np.zeros(frames[2].shape[1], np.float64)
+    include, placement = whole[INCLUDE], whole[PLACEMENT]
+    kind, limits, strict = form
+    scratch = np.zeros((1, frames[2].shape[1]), np.float64)
     done = 0
     base = 0
     for g in range(len(slots)):
         k = slots[g]
-        a, s, seed_ff, seed_fi = ats[k], numbers[k], seeds_ff[k], seeds_fi[k]
+        a, s = ats[k], numbers[k]
         first = done
         count = held_at[g + 1] - held_at[g]
         records = sg.grow(records, done + count + 4)
@@ -210,90 +299,21 @@ def chain_page(
         done += waiting[g + 1] - waiting[g]
         for h in range(count):
             _move_frame(frames, base + h, held, held_at[g] + h)
-        for i in range(offsets[g], offsets[g + 1]):
-            t, code = at[i], codes[i]
-            if code == INVISIBLE:
-                if folding:
-                    starts_between = not s[BETWEEN]
-                    for f in range(base, base + count):
-                        if frames[1][f, STATUS] == OPEN:
-                            sg.add_invisible(
-                                frames[3][f], frames[4][f], starts_between, t, a[LATEST], a[LAST], every, inputs, i
-                            )
-                    sg.seed_row(seed_ff, seed_fi, extent, s[SEEN], starts_between, t, a[LATEST], a[LAST], inputs, i)
-                    s[BETWEEN] = 1
-                    a[LATEST] = t
-                continue
-            if base + count + 2 > len(frames[1]) or done + count + 4 > len(records[1]):
-                frames = _grow_frames(frames, base + count + 2)
-                records = sg.grow(records, done + count + 4)
-            fa, fn, states = frames[0], frames[1], frames[2]
-            broken = code == OUT
-            missed = False
-            if missing == BREAKS and s[SEEN]:
-                missed = missing_between(a[LAST], t, every) > 0
-            closing = False
-            for f in range(base, base + count):
-                if fn[f, STATUS] != OPEN:
-                    continue
-                why = STAYS
-                if include:
-                    if _completed(fa[f], fn[f], a, whole, measured, True, t, missed):
-                        why = COMPLETE
-                    elif missed or broken:
-                        why = BROKEN
-                elif missed or broken or fn[f, DECIDED] or breaks(form, states[f], scratch, values, i):
-                    why = COMPLETE
-                if why == STAYS:
-                    if (whole[HAS_MAX] and span_more_than(fa[f, START], t, measured[MAX_DURATION])) or (
-                        fn[f, ROWS] == whole[MAX_ROWS]
-                    ):
-                        why = STOPPED
-                    elif code == OPENING and (placement == CLOSE or placement == DROP):  # noqa: PLR1714
-                        why = OVERLAPPED
-                if why != STAYS:
-                    closing = True
-                    _close(frames, f, why, a, s, whole, measured, True, t, missed)
-                    if why == OVERLAPPED and placement == DROP:
-                        fn[f, STATUS] = GONE
-            if closing:
-                if placement == SATURATED:
-                    _weed(frames, base, count, include)
-                count, done = _flush(frames, base, count, records, done, g, s, whole[LONGEST])
-            for f in range(base, base + count):
-                if fn[f, STATUS] != OPEN:
-                    continue
-                fn[f, ROWS] += 1
-                fn[f, DECIDED] = 0
-                if include:
-                    add(form, states[f], values, i)
-                    fn[f, DECIDED] = passes(form, states[f], values, i)
-                if folding:
-                    folds.add_row(frames[3][f, ALL], frames[4][f, ALL], inputs, i)
-            if code == OPENING and (count == 0 or overlapping):
-                f = base + count
-                states[f, :] = 0.0
-                if begin(form, states[f], values, i):
-                    count += 1
-                    fa[f, START], fa[f, BEFORE] = t, a[LAST]
-                    fn[f, HAS_BEFORE], fn[f, ROWS], fn[f, STATUS], fn[f, FLAGS] = s[SEEN], 1, OPEN, 0
-                    fn[f, DECIDED] = 0
-                    if include or whole[SOLO]:
-                        fn[f, DECIDED] = passes(form, states[f], values, i)
-                    if folding:
-                        sg.start_fold(
-                            frames[3][f], frames[4][f], seed_ff, seed_fi, extent, s[SEEN], s[BETWEEN], t, a[LATEST]
-                        )
-                        folds.add_row(frames[3][f, ALL], frames[4][f, ALL], inputs, i)
-            s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
+        i = offsets[g]
+        while i < offsets[g + 1]:
+            i, done, count = chain_rows(
+                i, offsets[g + 1], g, done, base, count, kind, limits, strict, scratch,
+                at, codes, values, whole, measured, inputs, a, s, seeds_ff[k], seeds_fi[k], records, frames,
+            )  # fmt: skip
+            records = sg.grow(records, done + count + 4)
+            frames = _grow_frames(frames, base + count + 2)
         if ends[g]:
-            missed = missing == BREAKS
+            missed = whole[MISSING] == BREAKS
+            fa, fn = frames[0], frames[1]
             for f in range(base, base + count):
-                if frames[1][f, STATUS] == OPEN:
+                if fn[f, STATUS] == OPEN:
                     why = COMPLETE
-                    if include and not _completed(
-                        frames[0][f], frames[1][f], a, whole, measured, False, a[LAST], missed
-                    ):
+                    if include and not _completed(fa, fn, f, a, whole, measured, False, a[LAST], missed):
                         why = BROKEN
                     _close(frames, f, why, a, s, whole, measured, False, a[LAST], missed)
             if placement == SATURATED:

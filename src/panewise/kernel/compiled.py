@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-__all__ = ["compiled", "python_version"]
+__all__ = ["compiled", "inlined", "python_version"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -15,6 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def compiled(function: F) -> F:
     """Compile a function with numba, keeping its Python type."""
     return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def inlined(function: F) -> F:
+    """Compile a function into its callers: a call that passes arrays counts references, which costs more than a row."""
+    return cast(F, numba.njit(inline="always", error_model="numpy")(function))
 
 
 def python_version(function: F) -> F:

@@ -24,28 +24,36 @@ def _operator(scheme: Any) -> Callable[..., Any]:
     """The chain operator with the scheme's functions: compiled if all of them are, otherwise plain Python."""
     user_open, user_update, user_close = scheme.open, scheme.update, scheme.close
 
-    def begin(form: Any, state: Any, values: Any, i: Any) -> Any:
-        return user_open(state, values[:, i])
+    def begin(kind: Any, states: Any, f: Any, values: Any, i: Any) -> Any:
+        return user_open(states[f], values[:, i])
 
-    def add(form: Any, state: Any, values: Any, i: Any) -> None:
-        user_update(state, values[:, i])
+    def add(kind: Any, states: Any, f: Any, values: Any, i: Any) -> None:
+        user_update(states[f], values[:, i])
 
-    def passes(form: Any, state: Any, values: Any, i: Any) -> Any:
-        return user_close(state, values[:, i])
+    def passes(kind: Any, bounds: Any, strict: Any, states: Any, f: Any, values: Any, i: Any) -> Any:
+        return user_close(states[f], values[:, i])
 
-    def breaks(form: Any, state: Any, scratch: Any, values: Any, i: Any) -> Any:
-        if user_close(state, values[:, i]):
+    def breaks(
+        kind: Any, bounds: Any, strict: Any, states: Any, f: Any, scratch: Any, values: Any, i: Any
+    ) -> Any:
+        if user_close(states[f], values[:, i]):
             return True
-        user_update(state, values[:, i])
+        user_update(states[f], values[:, i])
         return False
 
     hooks: dict[str, Any] = {"begin": begin, "add": add, "passes": passes, "breaks": breaks}
     compiled = all(isinstance(f, Dispatcher) for f in (user_open, user_update, user_close))
     if compiled:
         hooks = {name: numba.njit(hook) for name, hook in hooks.items()}
-    plain = python_version(chains.chain_page)
-    page = FunctionType(plain.__code__, {**plain.__globals__, **hooks}, "chain_page")
-    return numba.njit(nogil=True, error_model="numpy")(page) if compiled else page
+    rows = _with(chains.chain_rows, hooks, compiled)
+    return _with(chains.chain_page, {"chain_rows": rows}, compiled)
+
+
+def _with(function: Callable[..., Any], names: dict[str, Any], compiled: bool) -> Callable[..., Any]:
+    """The same code with other meanings for some of its names."""
+    plain = python_version(function)
+    changed = FunctionType(plain.__code__, {**plain.__globals__, **names}, plain.__name__)
+    return numba.njit(nogil=True, error_model="numpy")(changed) if compiled else changed
 
 
 def custom(scheme: CustomFrames) -> ChainFraming:

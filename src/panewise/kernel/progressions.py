@@ -1,113 +1,104 @@
-"""What a chain frame measures of its rows: moves of values, or an aggregate, against a bound."""
+"""What a chain frame measures of its rows: moves of values, or an aggregate, against a bound.
+
+The state of frame f is row f of `states`. Views of it would cost more than the arithmetic, so functions take the whole
+array and the row.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from panewise.kernel.compiled import compiled
+from panewise.kernel.compiled import inlined
 
-__all__ = ["AVG", "COUNT", "DELTA_FIRST", "DELTA_RANGE", "MAX", "MIN", "RANGE", "STDDEV", "SUM", "add", "begin", "breaks", "passes"]
+__all__ = [
+    "AVG", "COUNT", "DELTA_FIRST", "DELTA_RANGE", "MAX", "MIN", "RANGE", "STDDEV", "SUM", "add", "begin", "breaks", "passes",
+]  # fmt: skip
 
 DELTA_RANGE, DELTA_FIRST, SUM, COUNT, AVG, MIN, MAX, RANGE, STDDEV = range(9)
 
 
-@compiled
-def begin(form: Any, state: Any, values: Any, i: Any) -> bool:
+@inlined
+def begin(kind: Any, states: Any, f: Any, values: Any, i: Any) -> bool:
     """Start a measure with row i."""
-    kind = form[0]
-    width = values.shape[0]
-    if kind == DELTA_RANGE:
+    if kind <= DELTA_FIRST:
+        width = values.shape[0]
         for d in range(width):
-            state[d] = values[d, i]
-            state[width + d] = values[d, i]
-    elif kind == DELTA_FIRST:
-        for d in range(width):
-            state[d] = values[d, i]
-            state[width + d] = 0.0
+            states[f, d] = values[d, i]
+            states[f, width + d] = values[d, i] if kind == DELTA_RANGE else 0.0
     elif kind == COUNT:
-        state[0] = 1.0
-    elif kind == AVG:
-        state[0] = values[0, i]
-        state[1] = 1.0
+        states[f, 0] = 1.0
     elif kind == STDDEV:
-        state[0] = 1.0
-        state[1] = values[0, i]
-        state[2] = 0.0
+        states[f, 0] = 1.0
+        states[f, 1] = values[0, i]
+        states[f, 2] = 0.0
     else:
-        state[0] = values[0, i]
-        state[1] = values[0, i]
+        states[f, 0] = values[0, i]
+        states[f, 1] = 1.0 if kind == AVG else values[0, i]
     return True
 
 
-@compiled
-def add(form: Any, state: Any, values: Any, i: Any) -> None:
+@inlined
+def add(kind: Any, states: Any, f: Any, values: Any, i: Any) -> None:
     """Let the measure go on with row i."""
-    kind = form[0]
-    width = values.shape[0]
-    if kind == DELTA_RANGE:
+    if kind <= DELTA_FIRST:
+        width = values.shape[0]
         for d in range(width):
             x = values[d, i]
-            if x < state[d]:
-                state[d] = x
-            if x > state[width + d]:
-                state[width + d] = x
-    elif kind == DELTA_FIRST:
-        for d in range(width):
-            state[width + d] = abs(values[d, i] - state[d])
-    elif kind == SUM:
-        state[0] += values[0, i]
+            if kind == DELTA_FIRST:
+                states[f, width + d] = abs(x - states[f, d])
+            else:
+                states[f, d] = min(states[f, d], x)
+                states[f, width + d] = max(states[f, width + d], x)
     elif kind == COUNT:
-        state[0] += 1.0
-    elif kind == AVG:
-        state[0] += values[0, i]
-        state[1] += 1.0
+        states[f, 0] += 1.0
     elif kind == STDDEV:
-        x = values[0, i]
-        state[0] += 1.0
-        d = x - state[1]
-        state[1] += d / state[0]
-        state[2] += d * (x - state[1])
+        states[f, 0] += 1.0
+        step = values[0, i] - states[f, 1]
+        states[f, 1] += step / states[f, 0]
+        states[f, 2] += step * (values[0, i] - states[f, 1])
+    elif kind <= AVG:
+        states[f, 0] += values[0, i]
+        states[f, 1] += 1.0
     else:
-        x = values[0, i]
-        if x < state[0]:
-            state[0] = x
-        if x > state[1]:
-            state[1] = x
+        states[f, 0] = min(states[f, 0], values[0, i])
+        states[f, 1] = max(states[f, 1], values[0, i])
 
 
-@compiled
-def passes(form: Any, state: Any, values: Any, i: Any) -> bool:
-    """Whether the measure is at the bound (past it, if strict)."""
-    kind, bounds, strict = form
-    if kind == DELTA_RANGE or kind == DELTA_FIRST:  # noqa: PLR1714  # numba: no tuple membership
+@inlined
+def passes(kind: Any, bounds: Any, strict: Any, states: Any, f: Any, values: Any, i: Any) -> bool:
+    """Whether the measure is at the bound (past it, if strict); row i is the last that was added."""
+    if kind <= DELTA_FIRST:
         width = len(bounds)
         for d in range(width):
-            moved = state[width + d] - state[d] if kind == DELTA_RANGE else state[width + d]
+            moved = states[f, width + d]
+            if kind == DELTA_RANGE:
+                moved -= states[f, d]
             if moved > bounds[d] or (moved == bounds[d] and not strict):
                 return True
         return False
+    measure = states[f, 0]
     if kind == AVG:
-        measure = state[0] / state[1]
+        measure /= states[f, 1]
     elif kind == MAX:
-        measure = state[1]
+        measure = states[f, 1]
     elif kind == RANGE:
-        measure = state[1] - state[0]
+        measure = states[f, 1] - states[f, 0]
     elif kind == STDDEV:
-        if state[0] < 2.0:
+        if states[f, 0] < 2.0:
             return False
-        measure = math.sqrt(state[2] / (state[0] - 1.0))
-    else:
-        measure = state[0]
+        measure = math.sqrt(states[f, 2] / (states[f, 0] - 1.0))
     return measure > bounds[0] or (measure == bounds[0] and not strict)
 
 
-@compiled
-def breaks(form: Any, state: Any, scratch: Any, values: Any, i: Any) -> bool:
+@inlined
+def breaks(kind: Any, bounds: Any, strict: Any, states: Any, f: Any, scratch: Any, values: Any, i: Any) -> bool:
     """Whether the measure with row i added passes; if not, the row is added."""
-    scratch[:] = state
-    add(form, scratch, values, i)
-    if passes(form, scratch, values, i):
+    for c in range(states.shape[1]):
+        scratch[0, c] = states[f, c]
+    add(kind, scratch, 0, values, i)
+    if passes(kind, bounds, strict, scratch, 0, values, i):
         return True
-    state[:] = scratch
+    for c in range(states.shape[1]):
+        states[f, c] = scratch[0, c]
     return False

@@ -127,6 +127,12 @@ def _close_gap(
 
 
 @compiled
+def _commit(records: Any, done: Any, tentative: Any, longest: Any, s: Any) -> Any:
+    done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, tentative, longest, s[HAS_BEST], s[NEXT_ID])
+    return done, 0
+
+
+@compiled
 def _close_run(
     records: Any, done: Any, tentative: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, measured: Any,
     has_next: Any, following: Any, missed: Any, trailing: Any,
@@ -145,27 +151,121 @@ def _close_run(
         s[GAP_OPEN] = whole[GAPS]
         return done
     s[GAP_OPEN] = 0
-    done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, tentative + 1, whole[LONGEST], s[HAS_BEST], s[NEXT_ID])
-    return done
+    return _commit(records, done, tentative + 1, whole[LONGEST], s)[0]
+
+
+@compiled
+def _start_gap(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t: Any) -> None:
+    a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
+    if folding:
+        sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+
+
+@compiled
+def _start_piece(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t: Any) -> None:
+    a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], s[SEEN], 0
+    if folding:
+        sg.start_fold(ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
+
+
+@compiled
+def _hidden_row(
+    a: Any, s: Any, ff: Any, fi: Any, extent: Any, gaps: Any, every: Any, t: Any, inputs: Any, i: Any
+) -> None:
+    """Let an invisible row into every fold that it may belong to."""
+    first = not s[BETWEEN]
+    if s[RUN_OPEN]:
+        sg.add_invisible(ff[PIECE:GAP], fi[PIECE:GAP], first, t, a[LATEST], a[LAST], every, inputs, i)
+    if gaps and (s[GAP_OPEN] or s[RUN_OPEN]):
+        sg.add_invisible(ff[GAP:SEED], fi[GAP:SEED], first, t, a[LATEST], a[LAST], every, inputs, i)
+    sg.seed_row(ff[SEED], fi[SEED], extent, s[SEEN], first, t, a[LATEST], a[LAST], inputs, i)
+    s[BETWEEN] = 1
+    a[LATEST] = t
+
+
+@compiled
+def _rows(
+    i: Any, stop: Any, g: Any, done: Any, tentative: Any, at: Any, codes: Any, values: Any, whole: Any, measured: Any,
+    inputs: Any, a: Any, s: Any, before: Any, ff: Any, fi: Any, records: Any,
+) -> Any:  # fmt: skip
+    """Take rows i to stop of one key, as long as there is room for records: no array may change hands in this loop."""
+    extent, missing, split, gaps = whole[EXTENT], whole[MISSING], whole[SPLIT], whole[GAPS]
+    every = measured[EVERY]
+    folding = len(inputs[0]) > 0
+    room = len(records[1])
+    while i < stop:
+        t, code = at[i], codes[i]
+        if code == INVISIBLE:
+            if folding:
+                _hidden_row(a, s, ff, fi, extent, gaps, every, t, inputs, i)
+            i += 1
+            continue
+        if done + tentative + 4 > room:
+            break
+        absent = missing_between(a[LAST], t, every) if missing and s[SEEN] else 0
+        missed = missing == BREAKS and absent > 0
+        trailing = absent if missing == SATISFIES else 0
+        member = code > NEUTRAL or (code == NEUTRAL and s[RUN_OPEN] and not missed)
+        goes_on = s[RUN_OPEN] and member and not missed
+        if goes_on and split:
+            goes_on = not _splits(split, before, values, i, a[LAST], t, measured[GAP_LENGTH])
+        if s[RUN_OPEN] and not goes_on:
+            done = _close_run(records, done, tentative, g, a, s, ff, fi, whole, measured, True, t, missed, trailing)
+            tentative = 0
+        if goes_on:
+            if (whole[HAS_MAX] and span_more_than(a[PIECE_START], t, measured[MAX_DURATION])) or (
+                s[PIECE_ROWS] == whole[MAX_ROWS]
+            ):
+                _close_piece(records, done + tentative, g, a, s, ff, fi, whole, measured, True, t, False, trailing)
+                tentative += 1
+                if s[RUN_CERTAIN]:
+                    done, tentative = _commit(records, done, tentative, whole[LONGEST], s)
+                _start_piece(a, s, ff, fi, extent, folding, t)
+            s[RUN_COUNT] += 1 + absent
+        elif member:
+            if gaps and s[GAP_OPEN]:
+                _close_gap(records, done, g, a, s, ff, fi, whole, True, t)
+                tentative = 1
+            elif gaps:
+                _start_gap(a, s, ff, fi, extent, folding, t)
+            s[RUN_OPEN], s[RUN_COUNT], s[RUN_CERTAIN] = 1, 1, 0
+            a[RUN_START], a[RUN_BEFORE], s[RUN_HAS_BEFORE] = t, a[LAST], s[SEEN]
+            _start_piece(a, s, ff, fi, extent, folding, t)
+        elif gaps and not s[GAP_OPEN]:
+            s[GAP_OPEN] = 1
+            _start_gap(a, s, ff, fi, extent, folding, t)
+        if member:
+            s[PIECE_ROWS] += 1
+            if folding:
+                folds.add_row(ff[PIECE + ALL], fi[PIECE + ALL], inputs, i)
+        if gaps and not (member and s[RUN_CERTAIN]):
+            s[GAP_ROWS] += 1
+            if folding:
+                folds.add_row(ff[GAP + ALL], fi[GAP + ALL], inputs, i)
+        s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
+        for d in range(values.shape[0]):
+            before[d] = values[d, i]
+        if member and not s[RUN_CERTAIN] and _run_passes(a, s, whole, measured, t):
+            s[RUN_CERTAIN] = 1
+            done, tentative = _commit(records, done, tentative, whole[LONGEST], s)
+        i += 1
+    return i, done, tentative
 
 
 @compiled
 def run_page(
-    at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any,
-    whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, previous: Any, all_ff: Any, all_fi: Any, records: Any, carried: Any,
+    at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any, whole: Any, measured: Any,
+    inputs: Any, ats: Any, numbers: Any, previous: Any, all_ff: Any, all_fi: Any, records: Any, carried: Any,
 ) -> Any:  # fmt: skip
     """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g], whose stream ends if ends[g].
 
     `carried[waiting[g]:waiting[g + 1]]` are the records that wait for the group's rows. Returns the records and
     how many there are.
     """
-    extent, missing, split, gaps = whole[EXTENT], whole[MISSING], whole[SPLIT], whole[GAPS]
-    every = measured[EVERY]
-    folding = len(inputs[0]) > 0
     done = 0
     for g in range(len(slots)):
         k = slots[g]
-        a, s, before, ff, fi = ats[k], numbers[k], previous[k], all_ff[k], all_fi[k]
+        a, s, ff, fi = ats[k], numbers[k], all_ff[k], all_fi[k]
         first = done
         tentative = waiting[g + 1] - waiting[g]
         records = sg.grow(records, done + tentative + 4)
@@ -173,100 +273,20 @@ def run_page(
         if s[HAS_BEST]:
             done += 1
             tentative -= 1
-        for i in range(offsets[g], offsets[g + 1]):
-            t, code = at[i], codes[i]
-            if code == INVISIBLE:
-                if folding:
-                    starts_between = not s[BETWEEN]
-                    if s[RUN_OPEN]:
-                        sg.add_invisible(
-                            ff[PIECE : PIECE + 4], fi[PIECE : PIECE + 4], starts_between, t, a[LATEST], a[LAST], every, inputs, i
-                        )
-                    if gaps and (s[GAP_OPEN] or s[RUN_OPEN]):
-                        sg.add_invisible(
-                            ff[GAP : GAP + 4], fi[GAP : GAP + 4], starts_between, t, a[LATEST], a[LAST], every, inputs, i
-                        )
-                    sg.seed_row(
-                        ff[SEED], fi[SEED], extent, s[SEEN], starts_between, t, a[LATEST], a[LAST], inputs, i
-                    )
-                    s[BETWEEN] = 1
-                    a[LATEST] = t
-                continue
+        i = offsets[g]
+        while i < offsets[g + 1]:
+            i, done, tentative = _rows(
+                i, offsets[g + 1], g, done, tentative, at, codes, values, whole, measured,
+                inputs, a, s, previous[k], ff, fi, records,
+            )  # fmt: skip
             records = sg.grow(records, done + tentative + 4)
-            absent = missing_between(a[LAST], t, every) if missing and s[SEEN] else 0
-            missed = missing == BREAKS and absent > 0
-            trailing = absent if missing == SATISFIES else 0
-            member = code > NEUTRAL or (code == NEUTRAL and s[RUN_OPEN] and not missed)
-            goes_on = s[RUN_OPEN] and member and not missed
-            if goes_on and split:
-                goes_on = not _splits(split, before, values, i, a[LAST], t, measured[GAP_LENGTH])
-            if s[RUN_OPEN] and not goes_on:
-                done = _close_run(
-                    records, done, tentative, g, a, s, ff, fi, whole, measured, True, t, missed, trailing
-                )
-                tentative = 0
-            if goes_on:
-                if (whole[HAS_MAX] and span_more_than(a[PIECE_START], t, measured[MAX_DURATION])) or (
-                    s[PIECE_ROWS] == whole[MAX_ROWS]
-                ):
-                    _close_piece(
-                        records, done + tentative, g, a, s, ff, fi, whole, measured, True, t, False, trailing
-                    )
-                    tentative += 1
-                    if s[RUN_CERTAIN]:
-                        done, s[HAS_BEST], s[NEXT_ID] = sg.commit(
-                            records, done, tentative, whole[LONGEST], s[HAS_BEST], s[NEXT_ID]
-                        )
-                        tentative = 0
-                    a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], 1, 0
-                    if folding:
-                        sg.start_fold(
-                            ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST]
-                        )
-                s[RUN_COUNT] += 1 + (absent if missing != BREAKS else 0)
-            elif member:
-                if gaps and s[GAP_OPEN]:
-                    _close_gap(records, done, g, a, s, ff, fi, whole, True, t)
-                    tentative = 1
-                elif gaps:
-                    a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
-                    if folding:
-                        sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
-                s[RUN_OPEN], s[RUN_COUNT], s[RUN_CERTAIN] = 1, 1, 0
-                a[RUN_START], a[RUN_BEFORE], s[RUN_HAS_BEFORE] = t, a[LAST], s[SEEN]
-                a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], s[SEEN], 0
-                if folding:
-                    sg.start_fold(ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
-            elif gaps and not s[GAP_OPEN]:
-                s[GAP_OPEN] = 1
-                a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
-                if folding:
-                    sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
-            if member:
-                s[PIECE_ROWS] += 1
-                if folding:
-                    folds.add_row(ff[PIECE + ALL], fi[PIECE + ALL], inputs, i)
-            if gaps and not (member and s[RUN_CERTAIN]):
-                s[GAP_ROWS] += 1
-                if folding:
-                    folds.add_row(ff[GAP + ALL], fi[GAP + ALL], inputs, i)
-            s[SEEN], s[BETWEEN], a[LAST] = 1, 0, t
-            for d in range(values.shape[0]):
-                before[d] = values[d, i]
-            if member and not s[RUN_CERTAIN] and _run_passes(a, s, whole, measured, t):
-                s[RUN_CERTAIN] = 1
-                done, s[HAS_BEST], s[NEXT_ID] = sg.commit(
-                    records, done, tentative, whole[LONGEST], s[HAS_BEST], s[NEXT_ID]
-                )
-                tentative = 0
         if ends[g]:
-            records = sg.grow(records, done + tentative + 4)
-            missed = missing == BREAKS
+            missed = whole[MISSING] == BREAKS
             if s[RUN_OPEN]:
                 done = _close_run(records, done, tentative, g, a, s, ff, fi, whole, measured, False, a[LAST], missed, 0)
-            if gaps and s[GAP_OPEN]:
+            if whole[GAPS] and s[GAP_OPEN]:
                 _close_gap(records, done, g, a, s, ff, fi, whole, False, a[LAST])
-                done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, 1, False, s[HAS_BEST], s[NEXT_ID])
+                done, _ = _commit(records, done, 1, False, s)
             a[:] = 0
             s[:] = 0
         done = sg.settle(records, first, done, tentative, whole[LONGEST], ends[g])
