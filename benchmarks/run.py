@@ -1,7 +1,7 @@
 """Threshold frames against the same in Spark SQL, in one session, on the same files: `make bench`.
 
-Both find every stretch of at least six reports at or below 30 mph, per detector, and both count its rows. What they find
-is compared before anything is timed; then they take turns, and the best of three runs counts.
+Both find every stretch of at least six reports at or below 30 mph, per detector, and both count its rows. What they
+find is compared before anything is timed; then they take turns, and the best of three runs counts.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def main() -> int:
     given = options.parse_args()
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
-    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8"})
+    spark = pw.session(
+        "local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8"}
+    )
     spark.sparkContext.setLogLevel("ERROR")
     try:
         with console.status(f"generating {given.rows:,} rows"):
@@ -107,7 +109,9 @@ def main() -> int:
             for _ in range(given.times):
                 for name, work in works.items():
                     best[name] = min(best[name], _seconds(work))
-        table = Table(title=f"threshold, at least 6 rows: {given.rows:,} rows, {len(ours):,} segments, best of {given.times}")
+        table = Table(
+            title=f"threshold, at least 6 rows: {given.rows:,} rows, {len(ours):,} segments, best of {given.times}"
+        )
         for heading in ("", "seconds", "against Spark SQL"):
             table.add_column(heading, justify="left" if not heading else "right")
         for name, seconds in best.items():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Protocol, Union, runtime_checkable
 
@@ -73,16 +75,17 @@ class CustomScheme(Protocol):
 
 
 def _number(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise SpecError(f"`{name}` ({value!r}) must be a finite number. Give a number.")
-    return float(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf:
+        with suppress(OverflowError):
+            return float(value)
+    raise SpecError(f"`{name}` ({value!r}) must be a finite number. Give a number.")
 
 
 def _move(option: str, text: object, size: object) -> tuple[Value, float]:
     step = amount(f"{option}[{text}]", size)
     if isinstance(step, Duration):
         return Value(sql(option, text), timed=True), float(step.micros)
-    return Value(sql(option, text)), float(step)
+    return Value(sql(option, text)), _number(f"{option}[{text}]", step)
 
 
 def _mapping(option: str, given: object) -> Mapping[str, object]:
@@ -90,12 +93,18 @@ def _mapping(option: str, given: object) -> Mapping[str, object]:
         raise SpecError(
             f'`{option}` ({given!r}) must map at least one SQL expression to an amount. Write {{"speed": 5}}.'
         )
+    texts = [str(text).strip() for text in given]
+    for text in texts:
+        if texts.count(text) > 1:
+            raise SpecError(f"`{option}` ({text!r}) is given twice. Name each expression once.")
     return given
 
 
 def _longest(longest: object, other: str, value: bool) -> bool:
     if flag("longest", longest) and value:
-        raise SpecError(f"`longest` (True) reports one frame a key and can't be combined with `{other}`. Leave one out.")
+        raise SpecError(
+            f"`longest` (True) reports one frame a key and can't be combined with `{other}`. Leave one out."
+        )
     return bool(longest)
 
 
@@ -171,8 +180,8 @@ def threshold_frames(
 def _remainder(remainder: object, closing: str, overlap: object = None) -> bool:
     if remainder is True and overlap is not None:
         raise SpecError(
-            f"`remainder` (True) can't be combined with `overlap` ({overlap!r}): every row starts a frame, and the last "
-            "ones never complete. Leave one out."
+            f"`remainder` (True) can't be combined with `overlap` ({overlap!r}): every row starts a frame, and the "
+            "last ones never complete. Leave one out."
         )
     if flag("remainder", remainder) and closing == "exclude":
         raise SpecError(
@@ -230,9 +239,10 @@ def delta_frames(
 def _cells(text: str, given: object) -> tuple[Value, float | tuple[float, ...]]:
     if isinstance(given, Sequence) and not isinstance(given, str):
         points = tuple(_number(f"cells[{text}]", p) for p in given)
-        if not points or any(b <= a for a, b in zip(points, points[1:], strict=False)):
+        if not points or any(b <= a for a, b in itertools.pairwise(points)):
             raise SpecError(
-                f"`cells[{text}]` ({list(given)}) must be ascending breakpoints, at least one. Sort them and drop repeats."
+                f"`cells[{text}]` ({list(given)}) must be ascending breakpoints, at least one. "
+                "Sort them and drop repeats."
             )
         return Value(sql("cells", text)), points
     return _move("cells", text, given)
@@ -302,12 +312,14 @@ def aggregate_frames(
     """
     if (reaches is None) == (stays_below is None):
         raise SpecError(
-            f"`reaches` ({reaches!r}) and `stays_below` ({stays_below!r}): a frame has exactly one bound. Give one of them."
+            f"`reaches` ({reaches!r}) and `stays_below` ({stays_below!r}): a frame has exactly one bound. "
+            "Give one of them."
         )
     end = choice("closing", closing, ("exclude", "include")) if closing is not None else None
     if stays_below is not None and end == "include":
         raise SpecError(
-            f"`stays_below` ({stays_below!r}) leaves the breaking row out and can't have closing=\"include\". Use `reaches`."
+            f'`stays_below` ({stays_below!r}) leaves the breaking row out and can\'t have closing="include". '
+            "Use `reaches`."
         )
     end = end or ("include" if reaches is not None else "exclude")
     rest = _remainder(remainder, end, overlap)

@@ -17,7 +17,7 @@ __all__ = ["Plan"]
 
 
 class Plan(PlanSpec):
-    """What to find and in which order; immutable, hashable, picklable. Build one with `threshold_frames` and its kin."""
+    """What to find and in which order; immutable, hashable, picklable. `threshold_frames` and its kin build one."""
 
     def by(self, *names: str) -> Plan:
         """Within each value of these columns."""

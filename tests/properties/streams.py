@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence as Rows
 
@@ -102,10 +103,11 @@ class Widening:
         return float(row[0]) >= 2 * float(state[0]) + 1 or state[1] > 9
 
 
+TIES = st.sampled_from(["all", "all", "first", "last"])
+
+
 @st.composite
-def plans(
-    draw: st.DrawFn, scheme: str, ties: st.SearchStrategy[str] = st.sampled_from(["all", "all", "first", "last"])
-) -> PlanSpec:
+def plans(draw: st.DrawFn, scheme: str, ties: st.SearchStrategy[str] = TIES) -> PlanSpec:
     """A scheme with any options that go together."""
     for _ in range(50):
         try:
@@ -134,7 +136,9 @@ def _delta(draw: st.DrawFn) -> pw.Plan:
 
 
 def _aggregate(draw: st.DrawFn) -> pw.Plan:
-    call = draw(st.sampled_from(["sum(v)", "count(*)", "count(v)", "avg(v)", "min(v)", "max(v)", "range(v)", "stddev(v)"]))
+    call = draw(
+        st.sampled_from(["sum(v)", "count(*)", "count(v)", "avg(v)", "min(v)", "max(v)", "range(v)", "stddev(v)"])
+    )
     bound = draw(st.sampled_from(["reaches", "stays_below"]))
     given = draw(options(("ignored", "breaks"), chain=True))
     return pw.aggregate_frames(call, **{bound: draw(st.sampled_from([0, 2, 3, 4.5, -1]))}, **given)
@@ -269,7 +273,9 @@ def expected(plan: PlanSpec, rows: Rows[Row]) -> list[dict]:
 def same(a: list[dict], b: list[dict], tolerance: float = 0.0) -> bool:
     if len(a) != len(b):
         return False
-    return all(x.keys() == y.keys() and all(_close(x[k], y[k], tolerance) for k in x) for x, y in zip(a, b, strict=True))
+    return all(
+        x.keys() == y.keys() and all(_close(x[k], y[k], tolerance) for k in x) for x, y in zip(a, b, strict=True)
+    )
 
 
 def _close(a: object, b: object, tolerance: float) -> bool:
@@ -290,7 +296,7 @@ def merged(plan: PlanSpec, rows: Rows[Row], cuts: Rows[int], by_pairs: bool) -> 
     at = whole.column("at").to_pylist()
     places = sorted({0, len(at)} | {c for c in (c % len(at) for c in cuts) if c and at[c - 1] < at[c]})
     merger = Merger(made)
-    parts = [merger.summary(whole.slice(a, b - a)) for a, b in zip(places, places[1:], strict=False)]
+    parts = [merger.summary(whole.slice(a, b - a)) for a, b in itertools.pairwise(places)]
     while len(parts) > 1:
         if by_pairs:
             pairs = [merger.merge(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from properties.streams import BUILDERS, expected, kernel, merged, plans, same, streams
 
 SCHEMES = sorted(BUILDERS)

@@ -14,9 +14,15 @@ from panewise.kernel import folds
 from panewise.kernel.page import Array
 from panewise.spec.aggregates import Aggregate
 
-__all__ = ["Aggregation", "Output"]
+__all__ = ["Aggregation", "Output", "check_input"]
 
-_FLOAT_KINDS = {"sum": folds.SUM_F, "min": folds.MIN_F, "max": folds.MAX_F, "first": folds.FIRST_F, "last": folds.LAST_F}
+_FLOAT_KINDS = {
+    "sum": folds.SUM_F,
+    "min": folds.MIN_F,
+    "max": folds.MAX_F,
+    "first": folds.FIRST_F,
+    "last": folds.LAST_F,
+}
 _INT_KINDS = {"sum": folds.SUM_I, "min": folds.MIN_I, "max": folds.MAX_I, "first": folds.FIRST_I, "last": folds.LAST_I}
 _INT_VALUED = (folds.COUNT_ROWS, folds.COUNT)
 
@@ -33,12 +39,19 @@ class Output:
 
 
 def _reads_ints(arrow: pa.DataType) -> bool:
-    return (
-        pa.types.is_integer(arrow)
-        or pa.types.is_boolean(arrow)
-        or pa.types.is_timestamp(arrow)
-        or pa.types.is_date(arrow)
-    )
+    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_timestamp, pa.types.is_date)
+    return any(kind(arrow) for kind in kinds)
+
+
+def check_input(name: str, call: Aggregate, found: str, number: bool, other: bool) -> None:
+    """Refuse what an aggregate cannot read; `other` is a time, a date or a boolean, which have no sum."""
+    sums = call.function in ("sum", "avg", "stddev")
+    if not number and (sums or not other):
+        takes = "numbers" if sums else "numbers, times, dates and booleans"
+        raise InputError(
+            f"`agg[{name}]` ({call}): {call.argument} has type {found}; {call.function} takes {takes}. "
+            "Cast it, or aggregate something else."
+        )
 
 
 def _as_lane(column: pa.Array, read_as: pa.DataType) -> Array:
@@ -65,13 +78,8 @@ class Aggregation:
             if call.function == "count":
                 outputs.append(Output(name, folds.COUNT, 0, pa.int64(), None))
                 continue
-            numeric = pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)
-            if not (numeric or (_reads_ints(arrow) and call.function in ("min", "max", "first", "last"))):
-                takes = "numbers" if call.function in ("sum", "avg", "stddev") else "numbers, times, dates and booleans"
-                raise InputError(
-                    f"`agg[{name}]` ({call}): {call.argument} has type {arrow}; {call.function} takes {takes}. "
-                    "Cast it, or aggregate something else."
-                )
+            number = pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)
+            check_input(name, call, str(arrow), number, _reads_ints(arrow))
             if call.function in ("avg", "stddev"):
                 kind, result, whole = folds.AVG if call.function == "avg" else folds.STDDEV, pa.float64(), False
             elif _reads_ints(arrow):

@@ -161,9 +161,7 @@ def _weed(frames: Any, base: Any, count: Any, include: Any) -> None:
 
 
 @compiled
-def _flush(
-    frames: Any, base: Any, count: Any, records: Any, done: Any, group: Any, s: Any, longest: Any
-) -> Any:
+def _flush(frames: Any, base: Any, count: Any, records: Any, done: Any, group: Any, s: Any, longest: Any) -> Any:
     """Report closed frames up to the first that is open, and close ranks."""
     fa, fn, _, ff, fi = frames
     kept = 0
@@ -174,7 +172,17 @@ def _flush(
             continue
         if status == CLOSED and not blocked:
             sg.write_record(
-                records, done, group, fa[f, 0], False, fa[f, 1], False, fn[f, FLAGS], fn[f, ROWS], ff[f, ALL], fi[f, ALL]
+                records,
+                done,
+                group,
+                fa[f, 0],
+                False,
+                fa[f, 1],
+                False,
+                fn[f, FLAGS],
+                fn[f, ROWS],
+                ff[f, ALL],
+                fi[f, ALL],
             )
             done, s[HAS_BEST], s[NEXT_ID] = sg.commit(records, done, 1, longest, s[HAS_BEST], s[NEXT_ID])
             continue
@@ -188,8 +196,8 @@ def _flush(
 @compiled
 def chain_rows(
     i: Any, stop: Any, g: Any, done: Any, base: Any, count: Any, kind: Any, limits: Any, strict: Any, scratch: Any,
-    at: Any, codes: Any, values: Any, whole: Any, measured: Any, inputs: Any, a: Any, s: Any, seed_ff: Any, seed_fi: Any,
-    records: Any, frames: Any,
+    at: Any, codes: Any, values: Any, whole: Any, measured: Any, inputs: Any, a: Any, s: Any,
+    seed_ff: Any, seed_fi: Any, records: Any, frames: Any,
 ) -> Any:  # fmt: skip
     """Take rows i to stop of one key, as long as there is room: no array may change hands in this loop."""
     extent, missing, include, placement = whole[EXTENT], whole[MISSING], whole[INCLUDE], whole[PLACEMENT]
@@ -223,9 +231,7 @@ def chain_rows(
                     why = COMPLETE
                 elif missed or code == OUT:
                     why = BROKEN
-            elif missed or code == OUT or fn[f, DECIDED]:
-                why = COMPLETE
-            elif breaks(kind, limits, strict, states, f, scratch, values, i):
+            elif missed or code == OUT or fn[f, DECIDED] or breaks(kind, limits, strict, states, f, scratch, values, i):
                 why = COMPLETE
             if why == STAYS:
                 if (whole[HAS_MAX] and span_more_than(fa[f, START], t, measured[MAX_DURATION])) or (
@@ -278,7 +284,7 @@ def chain_page(
     whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, seeds_ff: Any, seeds_fi: Any,
     records: Any, carried: Any, frames: Any, held: Any, held_at: Any, kept_at: Any,
 ) -> Any:  # fmt: skip
-    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g], whose stream ends if ends[g].
+    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g]; ends[g] ends its stream.
 
     `held[held_at[g]:held_at[g + 1]]` are the group's open frames, `carried[waiting[g]:waiting[g + 1]]` its waiting
     record. Returns the records, how many there are, and the frames that stay open (kept_at gives them by group).

@@ -33,9 +33,7 @@ def _operator(scheme: Any) -> Callable[..., Any]:
     def passes(kind: Any, bounds: Any, strict: Any, states: Any, f: Any, values: Any, i: Any) -> Any:
         return user_close(states[f], values[:, i])
 
-    def breaks(
-        kind: Any, bounds: Any, strict: Any, states: Any, f: Any, scratch: Any, values: Any, i: Any
-    ) -> Any:
+    def breaks(kind: Any, bounds: Any, strict: Any, states: Any, f: Any, scratch: Any, values: Any, i: Any) -> Any:
         if user_close(states[f], values[:, i]):
             return True
         user_update(states[f], values[:, i])

@@ -33,7 +33,12 @@ class Emitter:
                 pa.field("bounds", pa.string()),
             ]
         )
-        fields = [*keys, pa.field("segment", self._segment), pa.field("rows", pa.int64()), pa.field("status", pa.string())]
+        fields = [
+            *keys,
+            pa.field("segment", self._segment),
+            pa.field("rows", pa.int64()),
+            pa.field("status", pa.string()),
+        ]
         if self._gaps:
             fields.append(pa.field("gap", pa.bool_()))
         fields += [pa.field(output.name, output.type) for output in aggregation.outputs]

@@ -1,7 +1,8 @@
 """Running aggregates: what a segment keeps of its rows.
 
 What rows bring is a tuple: kinds [A], lanes [A], floats [*, n], ints [*, n], valid [A, n], trouble [1]; an aggregate
-reads its lane of the floats or of the ints. A fold of A aggregates is a pair of small arrays, float64 [A, 3] and int64 [A, 2]:
+reads its lane of the floats or of the ints. A fold of A aggregates is a pair of small arrays, float64 [A, 3] and
+int64 [A, 2]:
 
 ====================  =======================  ====================
 kind                  floats                   integers
@@ -57,7 +58,7 @@ def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
             continue
         lane = lanes[a]
         if kind >= FIRST_F:
-            if (kind == FIRST_F or kind == FIRST_I) and fi[a, 0] != 0:  # noqa: PLR1714  # numba: no tuple membership
+            if (kind == FIRST_F or kind == FIRST_I) and fi[a, 0] != 0:  # numba: no tuple membership
                 continue
             fi[a, 0] = 1 if valid[a, i] else 2
             if kind <= LAST_F:
@@ -69,7 +70,7 @@ def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
             continue
         n = fi[a, 0]
         fi[a, 0] = n + 1
-        if kind == SUM_F or kind == AVG:  # noqa: PLR1714
+        if kind == SUM_F or kind == AVG:
             ff[a, 0] += floats[lane, i]
         elif kind == SUM_I:
             term, total = ints[lane, i], fi[a, 1]
@@ -108,14 +109,14 @@ def merge(ff: Any, fi: Any, later_ff: Any, later_fi: Any, kinds: Any, trouble: A
             ff[a, :] = later_ff[a, :]
             fi[a, :] = later_fi[a, :]
             continue
-        if kind == FIRST_F or kind == FIRST_I:  # noqa: PLR1714
+        if kind == FIRST_F or kind == FIRST_I:
             continue
-        if kind == LAST_F or kind == LAST_I:  # noqa: PLR1714
+        if kind == LAST_F or kind == LAST_I:
             ff[a, :] = later_ff[a, :]
             fi[a, :] = later_fi[a, :]
             continue
         fi[a, 0] = n + m
-        if kind == SUM_F or kind == AVG:  # noqa: PLR1714
+        if kind == SUM_F or kind == AVG:
             ff[a, 0] += later_ff[a, 0]
         elif kind == SUM_I:
             term, total = later_fi[a, 1], fi[a, 1]

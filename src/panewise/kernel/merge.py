@@ -49,7 +49,9 @@ class Summary:
 
 
 def _same(a: Snapshot, b: Snapshot) -> bool:
-    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in a)
+    return a.keys() == b.keys() and all(
+        np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in a
+    )
 
 
 class Merger:
@@ -137,4 +139,6 @@ def _joined(pieces: list[Segments]) -> Segments:
 
 
 def _pick(found: Segments, i: int) -> Segments:
-    return Segments(*(getattr(found, name)[i : i + 1] for name in ("group", "start", "end", "flags", "rows", "ids", "ff", "fi")))
+    return Segments(
+        *(getattr(found, name)[i : i + 1] for name in ("group", "start", "end", "flags", "rows", "ids", "ff", "fi"))
+    )

@@ -202,7 +202,7 @@ class SegmentOperator:
             self._held.put(np.repeat(page.slots, np.diff(kept_at)), tuple(array[:kept] for array in frames))
         if self._trouble[0]:
             raise DataError(
-                "A sum of integers in `agg` is beyond 64 bits. Sum a double instead: \"sum(cast(x as double))\"."
+                'A sum of integers in `agg` is beyond 64 bits. Sum a double instead: "sum(cast(x as double))".'
             )
         bounds, marks, ff, fi = (array[:count] for array in records)
         waits = (marks[:, 1] & sg.CARRIED) != 0

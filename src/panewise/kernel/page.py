@@ -46,4 +46,4 @@ class Page:
 
 def truths(conditions: Array, i: int) -> Array:
     """Where condition i is true."""
-    return conditions[i] == np.uint8(1)
+    return np.asarray(conditions[i] == 1)

@@ -13,7 +13,7 @@ from panewise.kernel.page import Array
 from panewise.spec.duration import Amount, Duration
 from panewise.spec.frames import Scheme
 
-__all__ = ["Progress", "check_amounts", "progress_of"]
+__all__ = ["Progress", "check_amounts", "check_at", "progress_of"]
 
 _DAY = 86_400_000_000
 
@@ -47,19 +47,24 @@ class Progress:
         if self.unit in ("micros", "days"):
             if not isinstance(value, Duration):
                 raise InputError(
-                    f"`{name}` ({value}) is a number, but `at` is a {self._word}. Give a length of time, such as \"2 minutes\"."
+                    f"`{name}` ({value}) is a number, but `at` is a {self._word}. "
+                    'Give a length of time, such as "2 minutes".'
                 )
             if self.unit == "micros":
                 return value.micros
             if value.micros % _DAY:
-                raise InputError(f"`{name}` ({value}) must be whole days, because `at` is a date. Give days, or use a timestamp.")
+                raise InputError(
+                    f"`{name}` ({value}) must be whole days, because `at` is a date. Give days, or use a timestamp."
+                )
             return value.micros // _DAY
         if isinstance(value, Duration):
             raise InputError(
                 f"`{name}` ({value}) is a length of time, but `at` is a number. Give a number in the unit of `at`."
             )
         if self.unit == "whole" and value != int(value):
-            raise InputError(f"`{name}` ({value}) must be a whole number, because `at` is an integer. Round it, or cast `at`.")
+            raise InputError(
+                f"`{name}` ({value}) must be a whole number, because `at` is an integer. Round it, or cast `at`."
+            )
         return float(value) if self.unit == "real" else int(value)
 
     @property
@@ -75,6 +80,15 @@ def _as_storage(column: pa.Array, unit: str) -> pa.Array:
     return pc.cast(column, pa.float64() if unit == "real" else pa.int64())
 
 
+def check_at(name: str, found: str, usable: bool) -> None:
+    """Refuse a column that cannot order rows."""
+    if not usable:
+        raise InputError(
+            f"`at` ({name!r}) has type {found}; rows are ordered by a timestamp, a date, an integer or a floating number. "
+            "Cast it, or choose another column."
+        )
+
+
 def progress_of(name: str, arrow: pa.DataType) -> Progress:
     """How a column of this type is held, or why it cannot be `at`."""
     if pa.types.is_timestamp(arrow):
@@ -83,12 +97,8 @@ def progress_of(name: str, arrow: pa.DataType) -> Progress:
         return Progress("days", pa.date32())
     if pa.types.is_integer(arrow):
         return Progress("whole", pa.int64())
-    if pa.types.is_floating(arrow):
-        return Progress("real", pa.float64())
-    raise InputError(
-        f"`at` ({name}) has type {arrow}; rows are ordered by a timestamp, a date, an integer or a floating number. "
-        "Cast it, or choose another column."
-    )
+    check_at(name, str(arrow), pa.types.is_floating(arrow))
+    return Progress("real", pa.float64())
 
 
 def check_amounts(scheme: Scheme, progress: Progress) -> None:

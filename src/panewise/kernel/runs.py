@@ -29,8 +29,20 @@ from panewise.kernel.segmenting import (
 from panewise.kernel.spans import missing_between, span_at_least, span_more_than
 
 __all__ = [
-    "APART", "CELLS", "FALLING", "FOLD_SLOTS", "GAP_LENGTH", "GAPS", "N_ATS", "N_INTS", "RISING", "SPLIT", "STEADY",
-    "TOGETHER", "forget_stale", "run_page",
+    "APART",
+    "CELLS",
+    "FALLING",
+    "FOLD_SLOTS",
+    "GAPS",
+    "GAP_LENGTH",
+    "N_ATS",
+    "N_INTS",
+    "RISING",
+    "SPLIT",
+    "STEADY",
+    "TOGETHER",
+    "forget_stale",
+    "run_page",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -77,7 +89,7 @@ def forget_stale(state: dict[str, Any]) -> None:
 
 
 @compiled
-def _splits(split: Any, before: Any, values: Any, i: Any, last: Any, at: Any, length: Any) -> bool:
+def _splits(split: Any, before: Any, values: Any, i: Any, last: Any, at: Any, length: Any) -> Any:
     """Whether row i cannot be in one run with the visible row before it."""
     if split == CELLS:
         for d in range(values.shape[0]):
@@ -89,7 +101,7 @@ def _splits(split: Any, before: Any, values: Any, i: Any, last: Any, at: Any, le
     if split == FALLING:
         return not values[0, i] < before[0]
     if split == STEADY:
-        return not values[0, i] == before[0]
+        return values[0, i] != before[0]
     if split == APART:
         return span_at_least(last, at, length)
     return False
@@ -138,9 +150,7 @@ def _close_run(
     has_next: Any, following: Any, missed: Any, trailing: Any,
 ) -> Any:  # fmt: skip
     """Report the run if it meets the minimums, or leave its rows to the gap."""
-    _close_piece(
-        records, done + tentative, group, a, s, ff, fi, whole, measured, has_next, following, missed, trailing
-    )
+    _close_piece(records, done + tentative, group, a, s, ff, fi, whole, measured, has_next, following, missed, trailing)
     s[RUN_OPEN] = 0
     s[RUN_COUNT] += trailing
     passes = s[RUN_CERTAIN]
@@ -257,7 +267,7 @@ def run_page(
     at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any, whole: Any, measured: Any,
     inputs: Any, ats: Any, numbers: Any, previous: Any, all_ff: Any, all_fi: Any, records: Any, carried: Any,
 ) -> Any:  # fmt: skip
-    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g], whose stream ends if ends[g].
+    """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g]; ends[g] ends its stream.
 
     `carried[waiting[g]:waiting[g + 1]]` are the records that wait for the group's rows. Returns the records and
     how many there are.

@@ -32,7 +32,9 @@ PAGE_ROWS = 131_072
 def check_condition(option: str, text: str, found: str, boolean: bool) -> None:
     """Refuse a condition that is not boolean."""
     if not boolean:
-        raise InputError(f'`{option}` ({text!r}) has type {found}, not boolean. Write a comparison, such as "speed > 30".')
+        raise InputError(
+            f'`{option}` ({text!r}) has type {found}, not boolean. Write a comparison, such as "speed > 30".'
+        )
 
 
 def check_value(option: str, value: Value, found: str, time: bool, number: bool) -> None:
@@ -48,7 +50,9 @@ def check_value(option: str, value: Value, found: str, time: bool, number: bool)
             'Give a length of time, such as "5 minutes".'
         )
     if not time and not number:
-        raise InputError(f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value.")
+        raise InputError(
+            f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value."
+        )
 
 
 @dataclass(frozen=True)
@@ -181,9 +185,7 @@ class Sequence:
     def _starts(self, keys: list[pa.Array], rows: int) -> Array:
         """Where keys begin in the page; 0 is among them only if the page starts a new key."""
         changes = [_run_starts(key) for key in keys]
-        same = self._key is not None and all(
-            _same(old, key) for old, key in zip(self._key, keys, strict=True)
-        )
+        same = self._key is not None and all(_same(old, key) for old, key in zip(self._key, keys, strict=True))
         starts = np.unique(np.concatenate(changes)) if changes else np.empty(0, np.int64)
         return starts.astype(np.int64) if same else np.concatenate([[0], starts]).astype(np.int64)
 
@@ -202,7 +204,8 @@ class Sequence:
             where = ", ".join(f"{n}={k[row].as_py()!r}" for n, k in zip(plan.keys, keys, strict=True))
             value = self._progress.bounds(at[row : row + 1])[0].as_py()
             raise DataError(
-                f"`ties` (\"error\"): two rows{f' of {where}' if where else ''} have the same `{plan.ordered_by}` ({value}). "
+                f'`ties` ("error"): two rows{f" of {where}" if where else ""} have the same '
+                f"`{plan.ordered_by}` ({value}). "
                 'Add tie_break columns, or choose ties="first" or "last".'
             )
         if self._ties == "first":
@@ -212,7 +215,9 @@ class Sequence:
         kept[-1] = last
         return kept
 
-    def _segment(self, batch: pa.RecordBatch, keys: list[pa.Array], at: Array, starts: Array) -> Iterator[pa.RecordBatch]:
+    def _segment(
+        self, batch: pa.RecordBatch, keys: list[pa.Array], at: Array, starts: Array
+    ) -> Iterator[pa.RecordBatch]:
         rows = len(batch)
         offsets = np.concatenate([starts, [rows]]) if self._key is None else np.concatenate([[0], starts, [rows]])
         groups = len(offsets) - 1
@@ -247,5 +252,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 def _same(old: pa.Array, new: pa.Array) -> bool:
     first = new.slice(0, 1)
     if pa.types.is_floating(new.type):
-        return bool(old.is_null()[0].as_py() == first.is_null()[0].as_py()) and not len(_run_starts(pa.concat_arrays([old, first])))
+        return bool(old.is_null()[0].as_py() == first.is_null()[0].as_py()) and not len(
+            _run_starts(pa.concat_arrays([old, first]))
+        )
     return bool(old.equals(first))

@@ -94,7 +94,9 @@ def segments_local(
     breaks = [_column("tie_break", name, source) for name in plan.tie_break]
     scheme = plan.scheme
     values = [_value(scheme.value_option, value, source) for value in scheme.values]
-    conditions = [_condition(o, text, source) for o, text in zip(scheme.condition_options, scheme.conditions, strict=False)]
+    conditions = [
+        _condition(o, text, source) for o, text in zip(scheme.condition_options, scheme.conditions, strict=False)
+    ]
     inputs = [
         None if call.argument is None else _one_chunk(evaluate(f"agg[{name}]", call.argument, source))
         for name, call in calls
@@ -119,6 +121,9 @@ def segments_local(
 
 def _sortable(rows: pa.Table) -> pa.Table:
     """The same rows with booleans as numbers, which Arrow sorts."""
-    return pa.table({name: c.cast(pa.uint8()) if pa.types.is_boolean(c.type) else c for name, c in zip(rows.column_names, rows.columns, strict=True)})
-
-
+    return pa.table(
+        {
+            name: c.cast(pa.uint8()) if pa.types.is_boolean(c.type) else c
+            for name, c in zip(rows.column_names, rows.columns, strict=True)
+        }
+    )

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import functions as F  # noqa: N812  # what every PySpark user calls it
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
+from panewise.kernel.aggregates import check_input
+from panewise.kernel.progress import check_at
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate
+from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
 if TYPE_CHECKING:
@@ -22,8 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["Applied", "apply"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
-_NESTED = (T.ArrayType, T.MapType, T.StructType)
+_REALS = (T.FloatType, T.DoubleType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
+_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
 @dataclass(frozen=True)
@@ -41,88 +50,160 @@ def _named(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Without the lines that PySpark logs, in this thread, for errors that we turn into our own."""
+    thread = threading.get_ident()
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+
+    def of_others(record: object) -> bool:
+        return getattr(record, "thread", None) != thread
+
+    for logger in loggers:
+        logger.addFilter(of_others)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(of_others)
+
+
+def _said(e: PySparkException) -> str:
+    """The sentence of a Spark error, without its class and SQL state."""
+    line = (e.getMessage() or str(e)).strip().splitlines()[0]
+    said = re.sub(r"^\[[A-Z0-9_.]+\] |;? *SQLSTATE: .*$", "", line).strip()
+    return said if said.endswith((".", "!", "?")) else f"{said}."
+
+
+def _real(column: Column, kind: T.DataType) -> Column:
+    """A floating column with null for NaN and one zero: -0.0 sorts and groups as 0.0, so it must be 0.0."""
+    return F.nanvl(column, F.lit(None)) + F.lit(0).cast(kind)
+
+
+def _twice(df: DataFrame) -> set[str]:
+    """The names that several columns share, as Spark compares them."""
+    names = df.columns
+    seen = [name.lower() for name in names]
+    if len(set(seen)) < len(seen) and df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        seen = names
+    return {name for name, folded in zip(names, seen, strict=True) if seen.count(folded) > 1}
+
+
 class _Source:
     """Looks expressions up in a DataFrame, without running anything, and says clearly what does not fit."""
 
-    def __init__(self, df: DataFrame) -> None:
-        self.given = df
-        reals = [f.name for f in df.schema.fields if isinstance(f.dataType, (T.FloatType, T.DoubleType))]
-        twice = {name for name in reals if df.columns.count(name) > 1}
+    def __init__(self, df: DataFrame, at: str) -> None:
+        self._given, self._twice = df, _twice(df)
         # NaN is null in every column that we read; unused columns are pruned by Spark
+        reals = {f.name: f.dataType for f in df.schema.fields if isinstance(f.dataType, _REALS)}
         self.df = df.withColumns(
-            {name: F.nanvl(F.col(_named(name)), F.lit(None)) for name in reals if name not in twice}
+            {name: _real(F.col(_named(name)), kind) for name, kind in reals.items() if name not in self._twice}
         )
+        self.at, self.at_type = self._column("at", at)
+        usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
+        check_at(at, self.at_type.simpleString(), usable)
 
-    def type(self, option: str, text: str) -> T.DataType:
-        """The type of an SQL expression."""
-        try:
-            return self.df.select(F.expr(text)).schema.fields[0].dataType
-        except ParseException as e:
-            said = (e.getMessage() or str(e)).strip().splitlines()[0]
-            raise InputError(f"`{option}` ({text!r}) is not an SQL expression: {said} Correct the text.") from None
-        except AnalysisException as e:
-            raise InputError(self._unresolved(option, text, e)) from None
-
-    def _unresolved(self, option: str, text: str, e: AnalysisException) -> str:
-        parameters = e.getMessageParameters() or {}
-        missing = (parameters.get("objectName") or "").replace("`", "")
-        if (e.getCondition() or "").startswith("UNRESOLVED_COLUMN") and missing:
-            return f"`{option}` ({text!r}): no column `{missing}`. {did_you_mean(missing, self.given.columns)}"
-        said = (e.getMessage() or str(e)).strip().splitlines()[0]
-        return f"`{option}` ({text!r}) can't be evaluated: {said} Correct the text."
-
-    def column(self, role: str, name: str) -> tuple[Column, T.DataType]:
-        """A column by its name."""
-        found = [c for c in self.given.columns if c == name] or [
-            c for c in self.given.columns if c.lower() == name.lower()
-        ]
+    def _column(self, role: str, name: str) -> tuple[Column, T.DataType]:
+        known = self._given.columns
+        found = [c for c in known if c == name] or [c for c in known if c.lower() == name.lower()]
         if not found:
-            raise InputError(f"`{role}` ({name!r}): no such column. {did_you_mean(name, self.given.columns)}")
-        if len(found) > 1:
+            raise InputError(f"`{role}` ({name!r}): no such column. {did_you_mean(name, known)}")
+        if len(found) > 1 or found[0] in self._twice:
             raise InputError(f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own.")
-        return F.col(_named(found[0])), self.given.schema[found[0]].dataType
+        return F.col(_named(found[0])), self._given.schema[found[0]].dataType
+
+    def plain(self, role: str, name: str) -> tuple[Column, T.DataType]:
+        """A column by its name, of values that can be ordered."""
+        column, kind = self._column(role, name)
+        if not _is_plain(kind):
+            raise InputError(
+                f"`{role}` ({name!r}) has type {kind.simpleString()}, which is not a plain value. "
+                "Use its parts as columns of their own, or cast it."
+            )
+        return column, kind
 
     def key(self, name: str) -> tuple[Column, T.DataType]:
-        """A key column; 0.0 and -0.0 are one key."""
-        column, kind = self.column("by", name)
-        if isinstance(kind, _NESTED) or kind.typeName() == "variant":
+        """A key column."""
+        column, kind = self.plain("by", name)
+        if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
             raise InputError(
-                f"`by` ({name!r}) has type {kind.simpleString()}; a key is a plain value. Use its fields as columns of their own."
+                f"`by` ({name!r}) has type {kind.simpleString()}, but keys are told apart letter by letter. "
+                f"Use lower({name}), or collate({name}, 'UTF8_BINARY'), as a column of its own."
             )
-        if isinstance(kind, (T.FloatType, T.DoubleType)):
-            column = column + F.lit(0).cast(kind)
         return column, kind
+
+    def _type(self, option: str, text: str) -> T.DataType:
+        """The type of an SQL expression of one row: neither an aggregate (beside `at`) nor a generator (in a struct)."""
+        try:
+            with _unlogged():
+                found = self.df.select(self.at, F.struct(F.expr(text))).schema.fields[1].dataType
+        except ParseException as e:
+            raise InputError(f"`{option}` ({text!r}) is not an SQL expression: {_said(e)} Correct the text.") from None
+        except AnalysisException as e:
+            raise InputError(f"`{option}` ({text!r}){self._why(e)}") from None
+        assert isinstance(found, T.StructType)
+        if len(found.fields) != 1:
+            raise InputError(f'`{option}` ({text!r}) must be one SQL expression. Write one, such as "speed > 30".')
+        return found.fields[0].dataType
+
+    def _why(self, e: AnalysisException) -> str:
+        condition, parameters = e.getCondition() or "", e.getMessageParameters() or {}
+        missing = (parameters.get("objectName") or "").replace("`", "")
+        if condition.startswith("UNRESOLVED_COLUMN") and missing:
+            return f": no column `{missing}`. {did_you_mean(missing, self._given.columns)}"
+        if condition.startswith("MISSING_GROUP_BY"):
+            return " is an aggregate, but each row needs a value of its own. Add an OVER clause, or aggregate with `agg`."
+        return f" can't be evaluated: {_said(e)} Correct the text."
 
     def condition(self, option: str, text: str) -> Column:
         """A boolean expression."""
-        kind = self.type(option, text)
+        kind = self._type(option, text)
         check_condition(option, text, kind.simpleString(), isinstance(kind, (T.BooleanType, T.NullType)))
         return F.expr(text).cast("boolean")
+
+    def value(self, option: str, value: Value) -> Column:
+        """A framing value: a number, or a time in microseconds."""
+        kind = self._type(option, value.text)
+        number = isinstance(kind, (T.NumericType, T.NullType))
+        check_value(option, value, kind.simpleString(), isinstance(kind, _TIMES), number)
+        return _real(_number(kind, value.text, value.timed), T.DoubleType())
 
     def input(self, name: str, call: Aggregate) -> tuple[Column | None, pa.DataType | None]:
         """What an aggregate reads."""
         if call.argument is None:
             return None, None
-        kind = self.type(f"agg[{name}]", call.argument)
+        kind = self._type(f"agg[{name}]", call.argument)
         column = F.expr(call.argument)
         if isinstance(kind, (T.DecimalType, T.NullType)):
             column, kind = column.cast("double"), T.DoubleType()
-        if isinstance(kind, (T.FloatType, T.DoubleType)):
-            column = F.nanvl(column, F.lit(None))
+        if isinstance(kind, _REALS):
+            column = _real(column, kind)
+        if call.function == "count":
+            # what has no order, or no place in Arrow, is there or not
+            return (column, _arrow(kind)) if _is_plain(kind) else (F.when(column.isNotNull(), True), pa.bool_())
+        number, other = isinstance(kind, T.NumericType), isinstance(kind, (*_TIMES, T.BooleanType))
+        check_input(name, call, kind.simpleString(), number, other)
         return column, _arrow(kind)
 
 
 def _arrow(kind: T.DataType) -> pa.DataType:
-    """The Arrow type of a column; what Arrow lacks can be neither ordered nor aggregated, and null says so."""
+    """The Arrow type of a column; null where Arrow has none."""
     try:
         return to_arrow_type(kind, timezone="UTC")
     except PySparkException:
         return pa.null()
 
 
-def _framing_value(kind: T.DataType, text: str, timed: bool) -> Column:
+def _is_plain(kind: T.DataType) -> bool:
+    """Whether Spark can order values of a type, and hand them over."""
+    arrow = _arrow(kind)
+    known = isinstance(kind, T.NullType) or not pa.types.is_null(arrow)
+    return known and not pa.types.is_nested(arrow) and not isinstance(kind, T.UserDefinedType)
+
+
+def _number(kind: T.DataType, text: str, timed: bool) -> Column:
     if not timed:
-        return F.nanvl(F.expr(text).cast("double"), F.lit(None))
+        return F.expr(text).cast("double")
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(F.expr(text)).cast("double")
     if isinstance(kind, T.DateType):
@@ -132,33 +213,18 @@ def _framing_value(kind: T.DataType, text: str, timed: bool) -> Column:
 
 def apply(plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...], df: DataFrame) -> Applied:
     """Check a plan against a DataFrame and select what the operator needs."""
-    source, scheme = _Source(df), plan.scheme
+    source, scheme = _Source(df, plan.ordered_by), plan.scheme
     keys = [source.key(name) for name in plan.keys]
-    at, at_type = source.column("at", plan.ordered_by)
-    layout_at = _arrow(at_type)
-    columns = [column.alias(f"k{i}") for i, (column, _) in enumerate(keys)]
-    columns.append(at.alias("at"))
-    order = ["at"]
-    for i, name in enumerate(plan.tie_break):
-        columns.append(source.column("tie_break", name)[0].alias(f"b{i}"))
-        order.append(f"b{i}")
-    for i, value in enumerate(scheme.values):
-        kind = source.type(scheme.value_option, value.text)
-        number = isinstance(kind, (T.NumericType, T.NullType))
-        check_value(scheme.value_option, value, kind.simpleString(), isinstance(kind, _TIMES), number)
-        columns.append(_framing_value(kind, value.text, value.timed).alias(f"v{i}"))
-        order.append(f"v{i}")
-    for i, text in enumerate(scheme.conditions):
-        columns.append(source.condition(scheme.condition_options[i], text).alias(f"c{i}"))
-        order.append(f"c{i}")
-    types = []
-    for i, (name, call) in enumerate(agg):
-        column, arrow = source.input(name, call)
-        types.append(arrow)
-        if column is not None:
-            columns.append(column.alias(f"a{i}"))
-            order.append(f"a{i}")
+    ordering = {"at": source.at}
+    ordering |= {f"b{i}": source.plain("tie_break", name)[0] for i, name in enumerate(plan.tie_break)}
+    ordering |= {f"v{i}": source.value(scheme.value_option, value) for i, value in enumerate(scheme.values)}
+    named = zip(scheme.condition_options, scheme.conditions, strict=False)
+    ordering |= {f"c{i}": source.condition(option, text) for i, (option, text) in enumerate(named)}
+    inputs = [source.input(name, call) for name, call in agg]
+    ordering |= {f"a{i}": column for i, (column, _) in enumerate(inputs) if column is not None}
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(_arrow(kind) for _, kind in keys)
-    layout = Layout(plan, agg, key_types, layout_at, tuple(types))
-    return Applied(source.df.select(*columns), layout, fields, tuple(order))
+    layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs))
+    columns = {f"k{i}": column for i, (column, _) in enumerate(keys)} | ordering
+    rows = source.df.select(*(column.alias(name) for name, column in columns.items()))
+    return Applied(rows, layout, fields, tuple(ordering))

@@ -51,7 +51,7 @@ class Aggregate:
         known = ", ".join(functions)
         if call is None or not _balanced(argument) or not argument:
             raise SpecError(
-                f"`{name}` ({text!r}) must be one aggregate call such as \"sum(volume)\". Functions: {known}."
+                f'`{name}` ({text!r}) must be one aggregate call such as "sum(volume)". Functions: {known}.'
             )
         if function not in functions:
             raise SpecError(f"`{name}` ({text!r}): {function} is not an aggregate here. Functions: {known}.")

@@ -10,7 +10,7 @@ from typing import ClassVar, Union
 
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.duration import Amount
-from panewise.spec.options import NO_LIMITS, Chained, Limits, Placement, Saturated, Schedule, Starts
+from panewise.spec.options import CHAINED, NO_LIMITS, Limits, Placement, Saturated, Schedule, Starts
 
 __all__ = [
     "AggregateFrames",
@@ -80,7 +80,7 @@ class ChainFrames(_Scheme):
     condition_options: ClassVar[tuple[str, ...]] = ("starts",)
 
     closing: str = "exclude"
-    placement: Placement = Chained()
+    placement: Placement = CHAINED
     remainder: bool = False
 
     @property
@@ -226,5 +226,3 @@ Scheme = Union[
     AggregateFrames,
     CustomFrames,
 ]
-
-

@@ -9,7 +9,19 @@ from panewise.errors import SpecError
 from panewise.spec.check import choice, sql
 from panewise.spec.duration import Amount, Duration, amount
 
-__all__ = ["NO_LIMITS", "Chained", "Limits", "Placement", "Saturated", "Schedule", "Starts", "limits", "schedule"]
+__all__ = [
+    "CHAINED",
+    "NO_LIMITS",
+    "Chained",
+    "Limits",
+    "Placement",
+    "Saturated",
+    "Schedule",
+    "Starts",
+    "limits",
+    "placement",
+    "schedule",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +51,9 @@ def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise SpecError(f"`{name}` ({value!r}) must be a whole number of rows, at least 1. Give 1 or more, or leave it out.")
+        raise SpecError(
+            f"`{name}` ({value!r}) must be a whole number of rows, at least 1. Give 1 or more, or leave it out."
+        )
     return value
 
 
@@ -88,14 +102,17 @@ def schedule(every: object, jitter: object, missing: object, allowed: tuple[str,
         for name, value in (("jitter", jitter), ("missing", missing)):
             if value is not None:
                 raise SpecError(
-                    f"`{name}` ({value!r}) needs a schedule: without `expect_every` no reading is missing. Add `expect_every`."
+                    f"`{name}` ({value!r}) needs a schedule: without `expect_every` no reading is missing. "
+                    "Add `expect_every`."
                 )
         return None
     step = amount("expect_every", every)
     slop = None if jitter is None else amount("jitter", jitter)
     if slop is not None:
         if not _same_kind(step, slop):
-            raise SpecError(f"`jitter` ({slop}) and `expect_every` ({step}) must be of one kind. Write both as `at` is measured.")
+            raise SpecError(
+                f"`jitter` ({slop}) and `expect_every` ({step}) must be of one kind. Write both as `at` is measured."
+            )
         half = (step.micros if isinstance(step, Duration) else step) / 2
         if (slop.micros if isinstance(slop, Duration) else slop) >= half:
             raise SpecError(
@@ -109,6 +126,9 @@ def schedule(every: object, jitter: object, missing: object, allowed: tuple[str,
 @dataclass(frozen=True, slots=True)
 class Chained:
     """Each frame starts at the row after the one before it."""
+
+
+CHAINED = Chained()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +155,7 @@ def placement(overlap: object, starts: object, on_overlap: object) -> Placement:
                 f"`on_overlap` ({on_overlap!r}) says what an explicit start does inside an open frame. Add `starts`."
             )
         if overlap is None:
-            return Chained()
+            return CHAINED
         choice("overlap", overlap, ("saturated",))
         return Saturated()
     if overlap is not None:

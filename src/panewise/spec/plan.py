@@ -27,5 +27,5 @@ class PlanSpec:
     def ordered_by(self) -> str:
         """The progressing attribute; a plan cannot run without one."""
         if self.time is None:
-            raise SpecError("`at` is not set: a plan needs the column that orders its rows. Add .at(\"column\").")
+            raise SpecError('`at` is not set: a plan needs the column that orders its rows. Add .at("column").')
         return self.time

@@ -1,0 +1,1 @@
+"""The command line: jobs run, explained and drawn, and a demo."""

@@ -1,0 +1,65 @@
+"""The Spark session of a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from pyspark.sql import SparkSession
+
+from panewise.cli.errors import EXPECTED, sentence
+from panewise.cli.steps import step
+from panewise.spark.session import session
+
+__all__ = ["engine"]
+
+_STDERR = 2
+
+
+@contextmanager
+def engine(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    """The session that is running already, as it is; or one of our own, which ends with the command.
+
+    What our own one logs goes to a file, which stays only where an error does not speak for itself.
+    """
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    needed = False
+    with NamedTemporaryFile("w", prefix="panewise-spark-", suffix=".log", delete=False) as log:
+        try:
+            with step("starting Spark"), _children_write_to(log.fileno()):
+                spark = session(master, **settings)
+            try:
+                yield spark
+            finally:
+                spark.stop()
+        except EXPECTED as error:
+            needed = not sentence(error)[1]
+            if needed:
+                error.add_note(f"Spark's own log is in {log.name}.")
+            raise
+        finally:
+            if not needed:
+                Path(log.name).unlink()
+
+
+@contextmanager
+def _children_write_to(log: int) -> Iterator[None]:
+    """Processes that start meanwhile, the JVM that is, have their stderr there; ours stays where it is."""
+    given = sys.stderr
+    given.flush()
+    kept = os.dup(_STDERR)
+    with os.fdopen(kept, "w", encoding=given.encoding) as stand_in:
+        os.dup2(log, _STDERR)
+        sys.stderr = stand_in
+        try:
+            yield
+        finally:
+            sys.stderr = given
+            os.dup2(kept, _STDERR)

@@ -1,0 +1,134 @@
+"""The `panewise` command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from panewise.cli.engine import engine
+from panewise.cli.errors import EXPECTED, sentence
+from panewise.cli.run import check
+from panewise.cli.run import run as run_job
+from panewise.cli.show import screen
+from panewise.jobs import read_job
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Finds the stretches of a data stream that matter, and computes over them, on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file, in TOML.")]
+Master = Annotated[str, typer.Option(help="Where Spark runs.")]
+Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. Repeatable.")]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors that a user can do something about, as one red line."""
+    try:
+        yield
+    except EXPECTED as error:
+        console = Console(stderr=True, highlight=False, markup=False)
+        console.print(sentence(error)[0], style="red", soft_wrap=True)
+        for note in getattr(error, "__notes__", ()):
+            console.print(note, soft_wrap=True)
+        raise typer.Exit(2) from None
+
+
+def _settings(given: list[str] | None) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given or ()]
+    for key, equals, value in pairs:
+        if not key.startswith("spark.") or not equals:
+            raise typer.BadParameter(f"{key + equals + value!r} is no Spark setting. Write spark.some.key=value.")
+    return {key: value for key, _, value in pairs}
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("panewise"))
+        raise typer.Exit
+
+
+@app.callback()
+def panewise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find the stretches of a data stream that matter."""
+
+
+@app.command()
+def run(job: JobFile, master: Master = "local[*]", conf: Settings = None) -> None:
+    """Run a job: read its source, find the segments, write them to its sink."""
+    settings = _settings(conf)
+    with _told():
+        wanted = read_job(job)
+        check(wanted)
+        with engine(master, settings) as spark:
+            outcome = run_job(spark, wanted)
+        screen().print(outcome.summary(wanted))
+
+
+@app.command()
+def explain(job: JobFile) -> None:
+    """Say in words what a job will find, and what it needs."""
+    with _told():
+        wanted = read_job(job)
+        wanted.plan.explain(dict(wanted.agg))
+
+
+@app.command()
+def plot(
+    job: JobFile,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A key to draw; of several columns, with commas. Repeatable. [default: [plot], else the top 3]"
+        ),
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(help="What to draw: a column, or SQL. [default: [plot], else the plan's]")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to: .png, .svg or .pdf. [default: [plot], else JOB.png]")
+    ] = None,
+    master: Master = "local[*]",
+    conf: Settings = None,
+) -> None:
+    """Draw a value over time with the job's segments, for some keys."""
+    from panewise.cli.plot import plot as plot_job
+
+    settings = _settings(conf)
+    with _told():
+        wanted = read_job(job)
+        path = out or (Path(wanted.plot.path) if wanted.plot else job.with_suffix(".png"))
+        with engine(master, settings) as spark:
+            plot_job(spark, wanted, key or (), value, path)
+        screen().print(f"drawn to {path}")
+
+
+@app.command()
+def demo(
+    rows: Annotated[int, typer.Option(min=1, help="How many reports to generate.")] = 1_000_000,
+    routers: Annotated[int, typer.Option(min=1, help="Of how many routers.")] = 1_000,
+    out: Annotated[Path, typer.Option(help="The folder for data, job and picture.")] = Path("out/demo"),
+    master: Master = "local[*]",
+) -> None:
+    """Generate reports of routers that lose packets, find every episode of loss, and prove that they are right."""
+    from panewise.cli.demo import demo as run_demo
+
+    with _told():
+        right = run_demo(rows, routers, out, master)
+    if not right:
+        raise typer.Exit(1)
