@@ -94,14 +94,14 @@ def plot(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            help="A key to draw; of several columns, with commas. Repeatable. [default: [plot], else the top 3]"
+            metavar="KEY", help="A key to draw; several columns with commas. Repeatable. Else: [plot], or the top 3."
         ),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(help="What to draw: a column, or SQL. [default: [plot], else the plan's]")
+        str | None, typer.Option(metavar="SQL", help="What to draw. Else: [plot], or the first number in the plan.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to: .png, .svg or .pdf. [default: [plot], else JOB.png]")
+        Path | None, typer.Option(metavar="FILE", help="A .png, .svg or .pdf. Else: [plot], or JOB.png.")
     ] = None,
     master: Master = "local[*]",
     conf: Settings = None,

@@ -87,7 +87,7 @@ def _any(keys: Sequence[Sequence[Column]]) -> Column:
     return reduce(or_, [reduce(and_, key) for key in keys])
 
 
-def _parsed(plan: Plan) -> list[exp.Expression]:
+def _parsed(plan: Plan) -> list[Any]:
     texts = [*plan.scheme.conditions, *(value.text for value in plan.scheme.values)]
     try:
         return [sqlglot.parse_one(text, dialect="spark") for text in texts]

@@ -90,21 +90,22 @@ def read(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _unreadable(source: Source, error: AnalysisException | ParseException) -> str:
-    said = (error.getMessage() or str(error)).strip().splitlines()[0]
-    match source, error.getCondition() or "":
-        case TableSource(table), "TABLE_OR_VIEW_NOT_FOUND":
-            return f"`table` in [source] ({table!r}): Spark knows no such table. Check the name."
-        case TableSource(table), _:
-            return f"`table` in [source] ({table!r}) can't be read: {said} Check the name and its options."
-        case FileSource(_, path), "PATH_NOT_FOUND":
-            return f"`path` in [source] ({path!r}): nothing is there. Check the path."
-        case FileSource(form, path), "UNABLE_TO_INFER_SCHEMA":
-            return f"`path` in [source] ({path!r}) holds no {form} files. Check path and format, or give a schema."
+    said, condition = _said(error), error.getCondition()
+    if isinstance(source, TableSource):
+        if condition == "TABLE_OR_VIEW_NOT_FOUND":
+            return f"`table` in [source] ({source.table!r}): Spark knows no such table. Check the name."
+        return f"`table` in [source] ({source.table!r}) can't be read: {said} Check its name and options."
+    if condition == "PATH_NOT_FOUND":
+        return f"`path` in [source] ({source.path!r}): nothing is there. Check the path."
+    if condition == "UNABLE_TO_INFER_SCHEMA":
+        return f"`path` in [source] ({source.path!r}) holds no {source.format} files. Check path and format."
     if isinstance(error, ParseException):
-        return (
-            f'`schema` in [source] ({source.schema!r}) is not a schema: {said} Write it as "name string, at timestamp".'
-        )
+        return f'`schema` in [source] ({source.schema!r}) is none: {said} Write it as "name string, at timestamp".'
     return f"`path` in [source] ({source.path!r}) can't be read: {said} Check path, format and options."
+
+
+def _said(error: AnalysisException | ParseException) -> str:
+    return (error.getMessage() or str(error)).strip().splitlines()[0]
 
 
 def run(spark: SparkSession, job: Job) -> Outcome:
@@ -141,9 +142,8 @@ def _to_screen(spark: SparkSession, job: Job, sink: ConsoleSink, found: DataFram
         # always in some order, so that every segment is looked at, and counted
         first = found.orderBy(*(_order(sink.order) if sink.order else usual)).limit(sink.limit)
     except (AnalysisException, ParseException) as error:
-        said = (error.getMessage() or str(error)).strip().splitlines()[0]
         raise JobError(
-            f'`order` in [sink] ({sink.order!r}) can\'t order segments: {said} Write it as "rows desc".'
+            f'`order` in [sink] ({sink.order!r}) can\'t order segments: {_said(error)} Write it as "rows desc".'
         ) from None
     with watched(spark, "finding segments"):
         shown = first.toArrow()

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import DataError, InputError
+from panewise.errors import DataError, InputError, SpecError
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
@@ -44,12 +44,12 @@ def check_value(option: str, value: Value, found: str, time: bool, number: bool)
             f"`{option}` ({value.text!r}) has type {found}, but its amount is a length of time. "
             "Give a number, or a column of times."
         )
-    if time and not value.timed:
+    if time and not value.timed and option in ("amounts", "cells"):
         raise InputError(
             f"`{option}` ({value.text!r}) has type {found}, but its amount is a number. "
             'Give a length of time, such as "5 minutes".'
         )
-    if not time and not number:
+    if not value.timed and not number:
         raise InputError(
             f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value."
         )
@@ -67,6 +67,12 @@ class Layout:
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme, self.progress)
+        own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name not in dict(self.agg)]
+        for key in self.plan.keys:
+            if key in own:
+                raise SpecError(f"`by` ({key!r}) can't be a key: {', '.join(own)} are the segment's own. Rename the column.")
+            if key in dict(self.agg):
+                raise SpecError(f"`agg` ({key!r}) can't name a result: it is a key column. Choose another name.")
 
     @property
     def progress(self) -> Progress:

@@ -38,7 +38,9 @@ def segments(
                 "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
                 "Leave it out, or read the source as a batch."
             )
-        raise InputError("`df` is a streaming DataFrame; segments takes a batch one. Use spark.read instead of spark.readStream.")
+        raise InputError(
+            "`df` is a streaming DataFrame; segments takes a batch one. Use spark.read instead of spark.readStream."
+        )
     applied = apply(plan, aggregates(agg), df)
     rows = applied.df
     if observation is not None:
@@ -46,10 +48,7 @@ def segments(
             observation, F.count(F.lit(1)).alias("rows"), F.count_if(F.col("at").isNull()).alias("null_at")
         )
     layout = applied.layout
-    if layout.progress.unit == "real":
-        rows = rows.filter("at is not null and not isnan(at)")
-    else:
-        rows = rows.filter("at is not null")
+    rows = rows.filter("at is not null")
     keys = [f"k{i}" for i in range(len(plan.keys))]
     placed = rows.repartition(*keys) if keys else rows.repartition(1)
     ordered = placed.sortWithinPartitions(*keys, *applied.order)
