@@ -10,17 +10,16 @@ import argparse
 import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
 import panewise as pw
+from memory import WorkerMemory
 from panewise.data import traffic
 
 PLAN = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts")
@@ -38,32 +37,6 @@ with marked as (
 select sensor, min(ts) as start, max(ts) as end, count(*) as rows
 from numbered where slow group by sensor, run having count(*) >= 6
 """
-
-
-class WorkerMemory:
-    """Watches the Python workers below this process and keeps the largest resident size of any one of them."""
-
-    def __init__(self) -> None:
-        self.peak = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> WorkerMemory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.1):
-            for process in psutil.Process().children(recursive=True):
-                try:
-                    if process.name().startswith("python"):
-                        self.peak = max(self.peak, process.memory_info().rss)
-                except psutil.NoSuchProcess:
-                    continue
 
 
 def _frames(df: DataFrame) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,6 +36,9 @@ _VIEW = timedelta(hours=3)
 def demo(rows: int, routers: int, out: Path, master: str) -> bool:
     """Generate, run, show, check and draw; whether all was found and nothing invented."""
     _clear(out)
+    say = screen().print
+    say(f"{rows:,} reports of {routers:,} routers, one every ten seconds each.")
+    say("Wanted: every period in which a router lost more than 0.3 % of its packets for at least two minutes.")
     out.mkdir(parents=True, exist_ok=True)
     (out / "job.toml").write_text(f"{_MARK}\n", encoding="utf-8")  # from here on the folder is ours
     with counted(f"writing {rows:,} reports of {routers:,} routers") as tell:
@@ -46,19 +50,20 @@ def demo(rows: int, routers: int, out: Path, master: str) -> bool:
     (out / "job.toml").write_text(
         f"{_MARK} Run it again: panewise run {out.as_posix()}/job.toml\n\n{job_to_toml(job)}", encoding="utf-8"
     )
-    with engine(master, {}) as spark:
+    with engine(master, {"spark.ui.enabled": "false"}) as spark:
         outcome = run(spark, job)
         found = spark.read.parquet(str(out / "segments")).toArrow()
-    screen().print(outcome.summary(job))
-    worst = found.sort_by([("lost", "descending"), ("router", "ascending")]).slice(0, _WORST)
-    screen().print()
-    show(worst, f"The {len(worst)} worst episodes of loss, by packets lost")
-    screen().print()
+    say(f"Found: {outcome.summary(job)}")
+    if len(found):
+        say()
+        _worst(found)
+        say()
     right = _check(found, truth)
     with step("drawing"):
         _draw(found, shown, out)
-    screen().print(f"job      {out.as_posix()}/job.toml   (try: panewise explain {out.as_posix()}/job.toml)")
-    screen().print(f"picture  {out.as_posix()}/loss.png")
+    say(f"picture: {out.as_posix()}/loss.png")
+    panewise = "panewise" if shutil.which("panewise") else sys.argv[0]
+    say(f"job:     {out.as_posix()}/job.toml (now try: {panewise} explain {out.as_posix()}/job.toml)")
     return right
 
 
@@ -88,6 +93,15 @@ def _job(out: Path, shown: list[str]) -> Job:
         sink=FileSink("parquet", (out / "segments").as_posix(), "overwrite"),
         plot=Plot("drop_pct", (out / "loss.png").as_posix(), tuple(shown), router.THRESHOLD),
     )
+
+
+def _worst(found: pa.Table) -> None:
+    worst = found.sort_by([("lost", "descending"), ("router", "ascending")]).slice(0, _WORST)
+    segment = worst["segment"].combine_chunks()
+    interval = pa.StructArray.from_arrays([segment.field("start"), segment.field("end")], ["start", "end"])
+    columns = {"router": worst["router"], "segment": interval, "reports": worst["rows"]}
+    columns |= {"avg %": worst["avg_drop"], "max %": worst["max_drop"], "packets lost": worst["lost"]}
+    show(pa.table(columns), f"The {len(worst)} worst of {len(found):,} episodes, by packets lost")
 
 
 def _check(found: pa.Table, truth: pa.Table) -> bool:

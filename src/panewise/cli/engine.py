@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from panewise.cli.errors import EXPECTED, sentence
@@ -18,6 +19,7 @@ from panewise.spark.session import session
 __all__ = ["engine"]
 
 _STDERR = 2
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextmanager
@@ -27,9 +29,26 @@ def engine(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     What our own one logs goes to a file, which stays only where an error does not speak for itself.
     """
     running = SparkSession.getActiveSession()
-    if running is not None:
-        yield running
-        return
+    with _unlogged(), ExitStack() as own:
+        yield running or own.enter_context(_own(master, settings))
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """PySpark does not log the errors that it raises: we tell them ourselves."""
+    loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, disabled in zip(loggers, before, strict=True):
+            logger.disabled = disabled
+
+
+@contextmanager
+def _own(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
     needed = False
     with NamedTemporaryFile("w", prefix="panewise-spark-", suffix=".log", delete=False) as log:
         try:

@@ -37,7 +37,7 @@ def sentence(error: BaseException) -> tuple[str, bool]:
     if isinstance(error, PySparkException):
         condition = error.getCondition()
         if condition == "JAVA_GATEWAY_EXITED":
-            return "Spark can't start Java. It needs Java 17 or newer: install one, or set JAVA_HOME.", False
+            return "Spark did not start. It needs Java 17 or newer (JAVA_HOME), and a master that it knows.", False
         theirs = _THEIRS.findall(text)
         if condition == "PYTHON_EXCEPTION" and theirs:
             return f"A Python worker failed: {theirs[-1]}", False

@@ -94,14 +94,17 @@ def plot(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY", help="A key to draw; several columns with commas. Repeatable. Else: [plot], or the top 3."
+            metavar="KEY",
+            help="A key to draw; of several columns, with commas. Repeatable. Default: as in the job, or the top 3.",
         ),
     ] = None,
     value: Annotated[
-        str | None, typer.Option(metavar="SQL", help="What to draw. Else: [plot], or the first number in the plan.")
+        str | None,
+        typer.Option(metavar="SQL", help="What to draw. Default: as in the job, or the first number in the plan."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A .png, .svg or .pdf. Else: [plot], or JOB.png.")
+        Path | None,
+        typer.Option(metavar="FILE", help="A .png, .svg or .pdf. Default: as in the job, or its name with .png."),
     ] = None,
     master: Master = "local[*]",
     conf: Settings = None,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from collections.abc import Iterator
+from datetime import date, datetime, time
 from typing import Any
 
 import pyarrow as pa
@@ -11,44 +12,50 @@ from rich.table import Table
 
 __all__ = ["screen", "show"]
 
-_WIDE = 200  # where nobody looks, no line is folded
+_WIDE = 1000  # long lines are for the terminal to fold, and for a pipe to pass on
+
+_USUAL = {"status": "final", "bounds": "[]"}
 
 
 def screen() -> Console:
     """Where results go."""
-    console = Console(highlight=False, markup=False)
-    return console if console.is_terminal else Console(highlight=False, markup=False, width=_WIDE)
+    return Console(highlight=False, markup=False, width=_WIDE)
 
 
 def show(segments: pa.Table, title: str | None = None) -> None:
-    """Print segments, the struct spread out; what is the same in all results anyway is left out."""
-    columns = {name: column for name, column in _spread(segments) if not _usual(name, column)}
+    """Print segments, the struct spread out, without what goes without saying."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
-    for name, column in columns.items():
-        zone = column.type.tz if pa.types.is_timestamp(column.type) else None
-        table.add_column(
-            f"{name} ({zone})" if zone else name,
-            justify="right" if _number(column.type) else "left",
-            overflow="fold",
-        )
-    for row in zip(*(column.to_pylist() for column in columns.values()), strict=True):
+    columns = [column for column in _columns(segments) if not _goes_without_saying(*column)]
+    for name, kind, _ in columns:
+        zone = kind.tz if pa.types.is_timestamp(kind) else None
+        table.add_column(f"{name} ({zone})" if zone else name, justify="right" if _number(kind) else "left")
+    for row in zip(*(values for _, _, values in columns), strict=True):
         table.add_row(*(_text(value) for value in row))
     screen().print(table)
 
 
-def _spread(segments: pa.Table) -> list[tuple[str, pa.ChunkedArray]]:
-    spread = []
+def _columns(segments: pa.Table) -> Iterator[tuple[str, pa.DataType, list[Any]]]:
+    """Names, types and values; a field of the segment has its bare name, if nothing else has it."""
     for name in segments.column_names:
         column = segments[name].combine_chunks()
-        if name == "segment":
-            spread += [(field.name, column.field(i)) for i, field in enumerate(column.type)]
-        else:
-            spread.append((name, column))
-    return spread
+        if name != "segment":
+            yield name, column.type, column.to_pylist()
+            continue
+        fields = {field.name: column.field(i).to_pylist() for i, field in enumerate(column.type)}
+        fields["end"] = [_after(*ends) for ends in zip(fields["start"], fields["end"], strict=True)]
+        for field, values in fields.items():
+            shown = f"segment.{field}" if field in segments.column_names else field
+            yield shown, column.type.field(field).type, values
 
 
-def _usual(name: str, column: pa.ChunkedArray) -> bool:
-    return name == "status" and set(column.to_pylist()) <= {"final"}
+def _goes_without_saying(name: str, _: pa.DataType, values: list[Any]) -> bool:
+    return name in _USUAL and set(values) <= {_USUAL[name]}
+
+
+def _after(start: Any, end: Any) -> Any:
+    """An end on the day of its start is a time only."""
+    same = isinstance(start, datetime) and isinstance(end, datetime) and start.date() == end.date()
+    return end.time() if same else end
 
 
 def _number(kind: pa.DataType) -> bool:
@@ -72,7 +79,7 @@ def _text(value: Any) -> str:
             return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
         case datetime():
             return value.replace(tzinfo=None).isoformat(sep=" ")
-        case date():
+        case date() | time():
             return value.isoformat()
         case _:
             return str(value)

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,7 +29,7 @@ __all__ = ["counted", "step", "watched"]
 _EVERY = 0.2  # seconds between two looks at Spark
 
 
-def _bar(*columns: BarColumn | MofNCompleteColumn) -> Progress:
+def _bar(*columns: ProgressColumn) -> Progress:
     console = Console(stderr=True)
     return Progress(
         SpinnerColumn(),
@@ -60,7 +69,7 @@ def watched(spark: SparkSession, text: str) -> Iterator[None]:
         with step(text):
             yield
         return
-    with _bar(BarColumn(), MofNCompleteColumn()) as bar:
+    with _bar(BarColumn(), MofNCompleteColumn(), TextColumn("tasks")) as bar:
         task = bar.add_task(text, total=None)
         done = Event()
         watcher = Thread(target=_watch, args=(context, bar, task, done), daemon=True)

@@ -84,8 +84,8 @@ def check_at(name: str, found: str, usable: bool) -> None:
     """Refuse a column that cannot order rows."""
     if not usable:
         raise InputError(
-            f"`at` ({name!r}) has type {found}; rows are ordered by a timestamp, a date, an integer or a floating number. "
-            "Cast it, or choose another column."
+            f"`at` ({name!r}) has type {found}; rows are ordered by a timestamp, a date, an integer or a floating "
+            "number. Cast it, or choose another column."
         )
 
 

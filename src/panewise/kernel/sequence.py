@@ -70,7 +70,9 @@ class Layout:
         own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name not in dict(self.agg)]
         for key in self.plan.keys:
             if key in own:
-                raise SpecError(f"`by` ({key!r}) can't be a key: {', '.join(own)} are the segment's own. Rename the column.")
+                raise SpecError(
+                    f"`by` ({key!r}) can't be a key: {', '.join(own)} are the segment's own. Rename the column."
+                )
             if key in dict(self.agg):
                 raise SpecError(f"`agg` ({key!r}) can't name a result: it is a key column. Choose another name.")
 

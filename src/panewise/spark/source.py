@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
@@ -99,6 +99,7 @@ class _Source:
         self.df = df.withColumns(
             {name: _real(F.col(_named(name)), kind) for name, kind in reals.items() if name not in self._twice}
         )
+        self._types: dict[str, T.StructType] = {}
         self.at, self.at_type = self._column("at", at)
         usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
         check_at(at, self.at_type.simpleString(), usable)
@@ -109,7 +110,9 @@ class _Source:
         if not found:
             raise InputError(f"`{role}` ({name!r}): no such column. {did_you_mean(name, known)}")
         if len(found) > 1 or found[0] in self._twice:
-            raise InputError(f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own.")
+            raise InputError(
+                f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own."
+            )
         return F.col(_named(found[0])), self._given.schema[found[0]].dataType
 
     def plain(self, role: str, name: str) -> tuple[Column, T.DataType]:
@@ -132,19 +135,30 @@ class _Source:
             )
         return column, kind
 
+    def look_up(self, texts: Sequence[str]) -> None:
+        """Look expressions up in one go; where that fails, each is asked by itself, and says why."""
+        with suppress(AnalysisException):
+            self._look_up(tuple(dict.fromkeys(texts)))
+
+    def _look_up(self, texts: tuple[str, ...]) -> None:
+        with _unlogged():
+            # beside `at` nothing can be an aggregate, in a struct nothing can be a generator
+            asked = self.df.select(self.at, *(F.struct(F.expr(text)) for text in texts)).schema.fields[1:]
+        self._types |= {text: cast(T.StructType, field.dataType) for text, field in zip(texts, asked, strict=True)}
+
     def _type(self, option: str, text: str) -> T.DataType:
-        """The type of an SQL expression of one row: neither an aggregate (beside `at`) nor a generator (in a struct)."""
+        """The type of an SQL expression."""
         try:
-            with _unlogged():
-                found = self.df.select(self.at, F.struct(F.expr(text))).schema.fields[1].dataType
+            if text not in self._types:
+                self._look_up((text,))
         except ParseException as e:
             raise InputError(f"`{option}` ({text!r}) is not an SQL expression: {_said(e)} Correct the text.") from None
         except AnalysisException as e:
             raise InputError(f"`{option}` ({text!r}){self._why(e)}") from None
-        assert isinstance(found, T.StructType)
-        if len(found.fields) != 1:
+        fields = self._types[text].fields
+        if len(fields) != 1:
             raise InputError(f'`{option}` ({text!r}) must be one SQL expression. Write one, such as "speed > 30".')
-        return found.fields[0].dataType
+        return fields[0].dataType
 
     def _why(self, e: AnalysisException) -> str:
         condition, parameters = e.getCondition() or "", e.getMessageParameters() or {}
@@ -152,7 +166,9 @@ class _Source:
         if condition.startswith("UNRESOLVED_COLUMN") and missing:
             return f": no column `{missing}`. {did_you_mean(missing, self._given.columns)}"
         if condition.startswith("MISSING_GROUP_BY"):
-            return " is an aggregate, but each row needs a value of its own. Add an OVER clause, or aggregate with `agg`."
+            return " is an aggregate, but each row needs a value of its own. Use a column, or add an OVER clause."
+        if condition.startswith("UNSUPPORTED_GENERATOR"):
+            return " makes many rows of one, but each row needs one value. Apply it to the DataFrame before."
         return f" can't be evaluated: {_said(e)} Correct the text."
 
     def condition(self, option: str, text: str) -> Column:
@@ -208,12 +224,14 @@ def _number(kind: T.DataType, text: str, timed: bool) -> Column:
         return F.unix_micros(F.expr(text)).cast("double")
     if isinstance(kind, T.DateType):
         return (F.datediff(F.expr(text), F.to_date(F.lit("1970-01-01"))) * F.lit(86_400_000_000)).cast("double")
-    return F.expr(f"timestampdiff(MICROSECOND, {_EPOCH}, ({text}))").cast("double")
+    return F.timestamp_diff("MICROSECOND", F.expr(_EPOCH), F.expr(text)).cast("double")
 
 
 def apply(plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...], df: DataFrame) -> Applied:
     """Check a plan against a DataFrame and select what the operator needs."""
     source, scheme = _Source(df, plan.ordered_by), plan.scheme
+    texts = [*(value.text for value in scheme.values), *scheme.conditions]
+    source.look_up([*texts, *(call.argument for _, call in agg if call.argument is not None)])
     keys = [source.key(name) for name in plan.keys]
     ordering = {"at": source.at}
     ordering |= {f"b{i}": source.plain("tie_break", name)[0] for i, name in enumerate(plan.tie_break)}
