@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from memory import WorkerMemory
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
 
 import panewise as pw
-from memory import WorkerMemory
 from panewise.data import traffic
 
 PLAN = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts")

@@ -62,8 +62,8 @@ def test_no_shorter(first: tuple[int, int], second: tuple[int, int], answer: boo
 
 @pytest.mark.parametrize(
     ("a", "b", "every", "count"),
-    [(0, 20, 20, 0), (0, 29, 20, 0), (0, 30, 20, 1), (0, 49, 20, 1), (0, 50, 20, 2), (0, 0, 20, 0), (LOW, HIGH, HIGH, 1),
-     (0.0, 0.29, 0.2, 0), (0.0, 0.75, 0.25, 2)],
+    [(0, 20, 20, 0), (0, 29, 20, 0), (0, 30, 20, 1), (0, 49, 20, 1), (0, 50, 20, 2), (0, 0, 20, 0),
+     (LOW, HIGH, HIGH, 1), (0.0, 0.29, 0.2, 0), (0.0, 0.75, 0.25, 2)],
 )  # fmt: skip
 def test_missing_readings(a, b, every, count: int) -> None:
     kind = np.float64 if isinstance(a, float) else np.int64

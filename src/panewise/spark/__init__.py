@@ -1,1 +1,1 @@
-"""WHERE: plans on Spark. The only importer of pyspark."""
+"""WHERE: plans on Spark. Below the command line, the only importer of pyspark."""
