@@ -188,7 +188,7 @@ def streams(draw: st.DrawFn, plan: PlanSpec, max_size: int = 14, real: bool | No
     shift = draw(st.sampled_from([0, -7, -(2**62), 2**62]))
     ats = st.integers(0, 12)
     if real if real is not None else draw(st.booleans()):
-        ats = ats.map(lambda t: t / 2)
+        ats = ats.map(lambda t: t / 2) | st.sampled_from([math.inf, -math.inf, math.nan])
     else:
         ats = ats.map(lambda t: t + shift)
     row = st.builds(
@@ -217,7 +217,7 @@ def sort_key(row: Row) -> tuple:
 
 def batch(rows: Rows[Row], key: int = 0) -> pa.RecordBatch:
     """Sorted rows of one key as the kernels take them."""
-    ordered = sorted((r for r in rows if not null(r.at)), key=sort_key)
+    ordered = sorted((r for r in rows if r.at is not None and math.isfinite(r.at)), key=sort_key)
     real = any(isinstance(r.at, float) for r in rows)
     columns = {
         "k0": pa.array([key] * len(ordered), pa.int64()),

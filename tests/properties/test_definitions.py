@@ -523,5 +523,5 @@ def test_rule_26_an_overflowing_sum_is_an_error() -> None:
     calls = aggregates({"s": "sum(x)"})
     rows = [Row(0, (True,), (), (2**63 - 1,)), Row(1, (True,), (), (1,))]
     assert oracle(threshold_frames("c"), rows[:1], calls)[0].aggregates == (2**63 - 1,)
-    with pytest.raises(DataError, match="beyond 64-bit"):
+    with pytest.raises(DataError, match="beyond 64 bits"):
         oracle(threshold_frames("c"), rows, calls)

@@ -33,7 +33,7 @@ def test_pages_and_neighbours_change_nothing(scheme: str, data: st.DataObject) -
 @pytest.mark.parametrize("scheme", SCHEMES)
 @given(data=st.data())
 def test_parts_merge(scheme: str, data: st.DataObject) -> None:
-    plan = data.draw(plans(scheme, ties=st.just("all")))
+    plan = data.draw(plans(scheme))
     rows = data.draw(streams(plan, max_size=30))
     cuts = data.draw(st.lists(st.integers(1, 29), max_size=5))
     assert merged(plan, rows, cuts, data.draw(st.booleans())) == kernel(plan, [rows])[0]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import InputError
+from panewise.errors import DataError, InputError
 from panewise.kernel import folds
 from panewise.kernel.page import Array
 from panewise.spec.aggregates import Aggregate
@@ -57,12 +57,14 @@ def check_input(name: str, call: Aggregate, found: str, number: bool, other: boo
 def _as_lane(column: pa.Array, read_as: pa.DataType) -> Array:
     """A column as float64 or int64, null slots filled with 0."""
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
     elif pa.types.is_date(column.type):
         column = column.cast(pa.date32()).cast(pa.int32())
+    # a float64 holds large integers only nearly, which is what avg and stddev take
+    column = column.cast(read_as, safe=read_as != pa.float64())
     if column.null_count:
-        column = pc.fill_null(column.cast(read_as), pa.scalar(0, read_as))
-    return np.asarray(column.cast(read_as).to_numpy(zero_copy_only=False))
+        column = pc.fill_null(column, pa.scalar(0, read_as))
+    return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
 class Aggregation:
@@ -121,6 +123,11 @@ class Aggregation:
         n = fi[:, 0]
         if output.kind in _INT_VALUED:
             return pa.array(n)
+        if (n == folds.OVERFLOWN).any():
+            raise DataError(
+                f"`agg[{output.name}]`: a sum of integers went beyond 64 bits. "
+                'Sum a double instead: "sum(cast(x as double))".'
+            )
         nothing = n == 0
         if output.kind >= folds.FIRST_F:
             nothing = n != 1

@@ -134,7 +134,12 @@ def _walk(node: Any, rows: _Rows) -> Any:
     if any(value and name not in known for name, value in node.args.items()):
         raise Unsupported(_sql(node))
     if kind in _COMPARISONS:
-        return compare(_COMPARISONS[kind], _walk(node.this, rows), _walk(node.expression, rows))
+        left, right = _walk(node.this, rows), _walk(node.expression, rows)
+        beyond = _is_beyond(node.this, left, right) or _is_beyond(node.expression, right, left)
+        if beyond and kind not in (exp.EQ, exp.NEQ):
+            # Spark takes the answer for certain, even where the other side is null
+            raise Unsupported(_sql(node))
+        return compare(_COMPARISONS[kind], left, right)
     if kind in _ARITHMETIC:
         digits = (_digits(node.this), _digits(node.expression))
         return arithmetic(_ARITHMETIC[kind], _walk(node.this, rows), _walk(node.expression, rows), digits)
@@ -157,9 +162,10 @@ def _condition(node: Any, rows: _Rows) -> Any:
 
 
 def _where(mask: Any, node: Any, rows: _Rows, walk: Callable[[Any, _Rows], Any] = _walk) -> Any:
-    """The value of a node where the mask is true, null elsewhere: what is not asked for can't fail."""
+    """The value of a node where the mask is true, null elsewhere: what is not asked for can't fail, here or later."""
     try:
-        return walk(node, rows)
+        value = walk(node, rows)
+        return pc.if_else(mask, value, pa.scalar(None, value.type))
     except DataError:
         asked = walk(node, rows.only(mask))
         position = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
@@ -199,6 +205,12 @@ def _case(node: Any, rows: _Rows) -> Any:
     conditions = [exp.EQ(this=subject, expression=i.this) if subject else i.this for i in node.args["ifs"]]
     values = [i.args["true"] for i in node.args["ifs"]]
     return _choose(list(zip(conditions, values, strict=True)), node.args.get("default"), rows)
+
+
+def _if(node: Any, rows: _Rows) -> Any:
+    if node.args.get("false") is None:
+        raise Unsupported(_sql(node))
+    return _choose([(node.this, node.args["true"])], node.args["false"], rows)
 
 
 def _coalesce(node: Any, rows: _Rows) -> Any:
@@ -255,6 +267,13 @@ def _digits(node: Any) -> int | None:
     literal = node.this if isinstance(node, exp.Neg) else node
     is_whole = isinstance(literal, exp.Literal) and not literal.is_string and literal.this.isdigit()
     return len(literal.this.lstrip("0")) or 1 if is_whole else None
+
+
+def _is_beyond(node: Any, value: Any, other: Any) -> bool:
+    """Whether a decimal literal is no bigint, but stands beside one."""
+    literal = node.this if isinstance(node, exp.Neg) else node
+    beside = isinstance(literal, exp.Literal) and pa.types.is_decimal(value.type) and pa.types.is_integer(other.type)
+    return bool(beside and Decimal(literal.this) > 2**63 - 1)
 
 
 def _literal(node: Any, rows: _Rows, sign: str = "") -> Any:
@@ -370,7 +389,7 @@ _NODES: dict[type, Callable[[Any, _Rows], Any]] = {
     exp.Column: _column,
     exp.Floor: _whole,
     exp.Greatest: _extreme,
-    exp.If: lambda n, r: _choose([(n.this, n.args["true"])], n.args.get("false"), r),
+    exp.If: _if,
     exp.In: _in,
     exp.Interval: _interval,
     exp.Is: _is,

@@ -14,7 +14,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def compiled(function: F) -> F:
     """Compile a function with numba, keeping its Python type."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    try:
+        return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    except RuntimeError:  # nowhere to keep a cache: no folder can be written to
+        return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
 
 
 def inlined(function: F) -> F:

@@ -1,6 +1,6 @@
 """Running aggregates: what a segment keeps of its rows.
 
-What rows bring is a tuple: kinds [A], lanes [A], floats [*, n], ints [*, n], valid [A, n], trouble [1]; an aggregate
+What rows bring is a tuple: kinds [A], lanes [A], floats [*, n], ints [*, n], valid [A, n]; an aggregate
 reads its lane of the floats or of the ints. A fold of A aggregates is a pair of small arrays, float64 [A, 3] and
 int64 [A, 2]:
 
@@ -9,7 +9,7 @@ kind                  floats                   integers
 ====================  =======================  ====================
 COUNT_ROWS, COUNT     -                        n
 SUM_F, AVG            sum                      n
-SUM_I                 -                        n, sum
+SUM_I                 -                        n (OVERFLOWN), sum
 MIN_F, MAX_F          value                    n
 MIN_I, MAX_I          -                        n, value
 STDDEV                mean, M2                 n
@@ -26,11 +26,15 @@ from panewise.kernel.compiled import compiled
 
 __all__ = [
     "AVG", "COUNT", "COUNT_ROWS", "FIRST_F", "FIRST_I", "LAST_F", "LAST_I", "MAX_F", "MAX_I", "MIN_F", "MIN_I",
-    "STDDEV", "SUM_F", "SUM_I", "add_row", "clear", "copy", "merge",
+    "OVERFLOWN",
+    "STDDEV", "SUM_F", "SUM_I", "add_row", "clear", "copy",
 ]  # fmt: skip
 
 COUNT_ROWS, COUNT, SUM_F, SUM_I, MIN_F, MAX_F, MIN_I, MAX_I, AVG, STDDEV = range(10)
 FIRST_F, LAST_F, FIRST_I, LAST_I = range(10, 14)
+
+OVERFLOWN = -1
+"""In place of the count of a sum that went beyond 64 bits on its way."""
 
 
 @compiled
@@ -49,8 +53,8 @@ def copy(to_ff: Any, to_fi: Any, ff: Any, fi: Any) -> None:
 
 @compiled
 def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
-    """Add row i; an overflowing sum of integers is noted as trouble."""
-    kinds, lanes, floats, ints, valid, trouble = inputs
+    """Add row i."""
+    kinds, lanes, floats, ints, valid = inputs
     for a in range(len(kinds)):
         kind = kinds[a]
         if kind == COUNT_ROWS:
@@ -75,8 +79,8 @@ def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
         elif kind == SUM_I:
             term, total = ints[lane, i], fi[a, 1]
             fi[a, 1] = total + term
-            if ((fi[a, 1] ^ total) & (fi[a, 1] ^ term)) < 0:
-                trouble[0] = 1
+            if n < 0 or ((fi[a, 1] ^ total) & (fi[a, 1] ^ term)) < 0:
+                fi[a, 0] = OVERFLOWN
         elif kind == MIN_F:
             if n == 0 or floats[lane, i] < ff[a, 0]:
                 ff[a, 0] = floats[lane, i]
@@ -94,44 +98,3 @@ def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
             d = x - ff[a, 0]
             ff[a, 0] += d / (n + 1)
             ff[a, 1] += d * (x - ff[a, 0])
-
-
-@compiled
-def merge(ff: Any, fi: Any, later_ff: Any, later_fi: Any, kinds: Any, trouble: Any) -> None:
-    """Add the fold of later rows; an overflowing sum of integers is noted as trouble."""
-    for a in range(len(kinds)):
-        kind = kinds[a]
-        m = later_fi[a, 0]
-        if m == 0:
-            continue
-        n = fi[a, 0]
-        if n == 0:
-            ff[a, :] = later_ff[a, :]
-            fi[a, :] = later_fi[a, :]
-            continue
-        if kind == FIRST_F or kind == FIRST_I:
-            continue
-        if kind == LAST_F or kind == LAST_I:
-            ff[a, :] = later_ff[a, :]
-            fi[a, :] = later_fi[a, :]
-            continue
-        fi[a, 0] = n + m
-        if kind == SUM_F or kind == AVG:
-            ff[a, 0] += later_ff[a, 0]
-        elif kind == SUM_I:
-            term, total = later_fi[a, 1], fi[a, 1]
-            fi[a, 1] = total + term
-            if ((fi[a, 1] ^ total) & (fi[a, 1] ^ term)) < 0:
-                trouble[0] = 1
-        elif kind == MIN_F:
-            ff[a, 0] = min(ff[a, 0], later_ff[a, 0])
-        elif kind == MAX_F:
-            ff[a, 0] = max(ff[a, 0], later_ff[a, 0])
-        elif kind == MIN_I:
-            fi[a, 1] = min(fi[a, 1], later_fi[a, 1])
-        elif kind == MAX_I:
-            fi[a, 1] = max(fi[a, 1], later_fi[a, 1])
-        elif kind == STDDEV:
-            d = later_ff[a, 0] - ff[a, 0]
-            ff[a, 0] += d * m / (n + m)
-            ff[a, 1] += later_ff[a, 1] + d * d * n * m / (n + m)

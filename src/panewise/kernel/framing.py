@@ -29,6 +29,8 @@ class RunFraming:
     gaps: bool = False
     fewest: int = 1
     apart: Any = None
+    local: bool = True
+    """Whether a row and its neighbour alone decide if it belongs."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 A part is a stretch of one key's rows. It is framed as if the stream began with it; at a few rows the operator's
 standing is noted. Joined to what comes before it, its head is framed again from the true state until the standing at
 one of those rows is the same: from there on all that the part has found holds. Runs meet at the first row that is in
-none, chains at the first start that they share; where they never meet, the whole part is framed again. Exact, always:
-the same segments as one pass.
+none, chains at the first start that they share; where they never meet, the whole part is framed again. So a part of
+runs keeps only the rows of its head, a part of chains all of them. Exact, always: the same segments as one pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow as pa
 from panewise.errors import DataError
 from panewise.kernel.operator import SegmentOperator, Segments, Snapshot
 from panewise.kernel.page import Array
-from panewise.kernel.sequence import Layout, Reader
+from panewise.kernel.sequence import Layout, Reader, tied
 
 __all__ = ["Merger", "Part", "Summary"]
 
@@ -31,6 +31,7 @@ class Part:
     """Rows of one stretch, the segments found in them piece by piece, and the standing after each piece."""
 
     rows: pa.RecordBatch
+    """Those that may have to be framed again."""
     marks: tuple[int, ...]
     """Piece i ends before row marks[i]."""
     found: tuple[Segments, ...]
@@ -67,13 +68,34 @@ class Merger:
 
     def summary(self, rows: pa.RecordBatch) -> Summary:
         """Frame one stretch of rows, in order, as if the stream began with it."""
+        rows = self._without_ties(rows)
         marks = [FIRST_MARK]
         while marks[-1] < len(rows):
             marks.append(marks[-1] * MARK_FACTOR)
         marks[-1] = len(rows)
         at = self._progress.numbers(rows.column("at"))
-        part = Part(rows, tuple(marks), (), (), self._nothing)
-        return Summary((self._framed(part, self._nothing),), at[:1], at[-1:])
+        part = self._framed(Part(rows, tuple(marks), (), (), self._nothing), self._nothing)
+        return Summary((self._headed(part),), at[:1], at[-1:])
+
+    def _headed(self, part: Part) -> Part:
+        """The part with just the rows that a neighbour may need: up to the first mark where the past is forgotten."""
+        for mark, standing in zip(part.marks, part.standings, strict=True):
+            if self._operator.has_forgotten(standing):
+                return replace(part, rows=part.rows.take(np.arange(mark)))
+        return part
+
+    def _without_ties(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that count; parts never share an `at`, so each settles its own ties."""
+        plan = self._layout.plan
+        if plan.ties == "all":
+            return rows
+        at = self._progress.numbers(rows.column("at"))
+        repeats = at[1:] == at[:-1]
+        if plan.ties == "error" and repeats.any():
+            raise tied(plan, at[1:][repeats][:1], self._progress)
+        kept = np.ones(len(at), bool)
+        (kept[1:] if plan.ties == "first" else kept[:-1])[:] = ~repeats
+        return rows.filter(pa.array(kept))
 
     def merge(self, left: Summary, right: Summary) -> Summary:
         """Join two neighbours."""
@@ -132,13 +154,8 @@ class Merger:
 
 
 def _joined(pieces: list[Segments]) -> Segments:
-    def column(name: str) -> Array:
-        return np.concatenate([getattr(piece, name) for piece in pieces])
-
-    return Segments(*(column(name) for name in ("group", "start", "end", "flags", "rows", "ids", "ff", "fi")))
+    return Segments(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(Segments)))
 
 
 def _pick(found: Segments, i: int) -> Segments:
-    return Segments(
-        *(getattr(found, name)[i : i + 1] for name in ("group", "start", "end", "flags", "rows", "ids", "ff", "fi"))
-    )
+    return Segments(*(getattr(found, f.name)[i : i + 1] for f in fields(Segments)))

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from panewise.errors import DataError
 from panewise.kernel import chains, runs
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregate import aggregate
@@ -143,7 +142,6 @@ class SegmentOperator:
         self._state = {name: np.zeros((0, *shape), kind) for name, (shape, kind) in shapes.items()}
         self._carried = _Waiting(self._no_records(0))
         self._whole, self._measured = np.asarray(whole, np.int64), np.asarray(measured, dtype)
-        self._trouble = np.zeros(1, np.int64)
 
     def _no_records(self, room: int) -> Arrays:
         n = len(self._aggregation)
@@ -180,7 +178,7 @@ class SegmentOperator:
         codes, values = framing.read(page)
         self._reserve(int(page.slots.max()) + 1 if len(page.slots) else 0)
         aggregation = self._aggregation
-        inputs = (aggregation.kinds, aggregation.lanes, page.floats, page.ints, page.valid, self._trouble)
+        inputs = (aggregation.kinds, aggregation.lanes, page.floats, page.ints, page.valid)
         carried, waiting = self._carried.take(page.slots)
         rows = (page.at, codes, np.ascontiguousarray(values), page.offsets, page.slots, page.ends, waiting)
         records: Any = self._no_records(64 + len(page) // 16)
@@ -200,10 +198,6 @@ class SegmentOperator:
             )  # fmt: skip
             kept = int(kept_at[-1])
             self._held.put(np.repeat(page.slots, np.diff(kept_at)), tuple(array[:kept] for array in frames))
-        if self._trouble[0]:
-            raise DataError(
-                'A sum of integers in `agg` is beyond 64 bits. Sum a double instead: "sum(cast(x as double))".'
-            )
         bounds, marks, ff, fi = (array[:count] for array in records)
         waits = (marks[:, 1] & sg.CARRIED) != 0
         if waits.any():
@@ -217,6 +211,11 @@ class SegmentOperator:
         settle = runs.forget_stale if isinstance(self._framing, RunFraming) else chains.forget_stale
         settle(found)
         return found
+
+    def has_forgotten(self, standing: Snapshot) -> bool:
+        """Whether a single key would stand the same whatever came before its rows; False where that is unsure."""
+        framing = self._framing
+        return isinstance(framing, RunFraming) and framing.local and not framing.gaps and runs.has_forgotten(standing)
 
     def snapshot(self) -> Snapshot:
         """All state, as named arrays."""

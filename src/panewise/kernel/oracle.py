@@ -137,7 +137,7 @@ def _rank(row: Row) -> tuple[Any, ...]:
 
 
 def _in_order(plan: PlanSpec, rows: Sequence[Row]) -> list[Row]:
-    known = [_without_nan(row) for row in rows if row.at is not None and not _is_nan(row.at)]
+    known = [_without_nan(row) for row in rows if row.at is not None and math.isfinite(row.at)]
     ordered = sorted(known, key=_rank)
     tied = [a.at for a, b in pairwise(ordered) if a.at == b.at]
     if tied and plan.ties == "error":
@@ -451,9 +451,11 @@ def _aggregate(aggregate: Aggregate, inputs: Sequence[Number | None]) -> Number 
         return inputs[0 if function == "first" else -1]
     if function != "sum" or not values or not all(isinstance(v, int) for v in values):
         return _reduce(function, values)
-    total = sum(values)
-    if not -(2**63) <= total < 2**63:
-        raise DataError(f"`agg` ({aggregate}): {total} is beyond 64-bit integers. Sum it as a double.")
+    total = 0
+    for value in values:
+        total += int(value)
+        if not -(2**63) <= total < 2**63:
+            raise DataError(f"`agg` ({aggregate}): {total} is beyond 64 bits. Sum it as a double.")
     return total
 
 

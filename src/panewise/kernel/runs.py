@@ -42,6 +42,7 @@ __all__ = [
     "STEADY",
     "TOGETHER",
     "forget_stale",
+    "has_forgotten",
     "run_page",
 ]  # fmt: skip
 
@@ -64,6 +65,12 @@ PIECE, GAP, SEED = 0, 4, 8
 FOLD_SLOTS = 9
 
 
+def has_forgotten(state: dict[str, Any]) -> bool:
+    """Whether no run is open, or one that began after another visible row: then nothing before matters."""
+    s = state["numbers"][0]
+    return bool(s[SEEN] and (not s[RUN_OPEN] or s[RUN_HAS_BEFORE]))
+
+
 def forget_stale(state: dict[str, Any]) -> None:
     """Zero what is left over in a single key's state: ids, closed runs, gaps that are decided, folds out of use."""
     a, s, ff, fi = state["ats"][0], state["numbers"][0], state["ff"][0], state["fi"][0]
@@ -75,7 +82,7 @@ def forget_stale(state: dict[str, Any]) -> None:
         unused.append(slice(PIECE, PIECE + 4))
     if s[RUN_CERTAIN]:
         a[[RUN_START, RUN_BEFORE]] = 0
-        s[[RUN_HAS_BEFORE, RUN_COUNT, GAP_OPEN]] = 0
+        s[[RUN_COUNT, GAP_OPEN]] = 0
     if s[RUN_CERTAIN] or not (s[GAP_OPEN] or s[RUN_OPEN]):
         a[[GAP_START, GAP_BEFORE]] = 0
         s[[GAP_HAS_BEFORE, GAP_ROWS]] = 0

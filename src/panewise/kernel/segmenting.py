@@ -13,7 +13,7 @@ import numpy as np
 
 from panewise.kernel import folds
 from panewise.kernel.compiled import compiled
-from panewise.kernel.spans import span_at_least, span_no_shorter
+from panewise.kernel.spans import later, span_at_least, span_no_shorter
 
 __all__ = [
     "ALL",
@@ -82,7 +82,7 @@ def end_of(extent: Any, last: Any, has_next: Any, following: Any, missed: Any, t
             return last + trailing * every, True
         return last, True
     if extent == HELD and missed:
-        return last + every, False
+        return later(last, every), False
     if has_next:
         return following, False
     return last, True

@@ -23,7 +23,7 @@ from panewise.spec.aggregates import Aggregate
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
-__all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value"]
+__all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
 
 PAGE_ROWS = 131_072
 """How many rows a page gathers, at least: fewer cost calls, more cost memory."""
@@ -67,13 +67,14 @@ class Layout:
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme, self.progress)
-        own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name not in dict(self.agg)]
+        named = {name.lower() for name, _ in self.agg}
+        own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name.lower() not in named]
         for key in self.plan.keys:
-            if key in own:
+            if key.lower() in own:
                 raise SpecError(
                     f"`by` ({key!r}) can't be a key: {', '.join(own)} are the segment's own. Rename the column."
                 )
-            if key in dict(self.agg):
+            if key.lower() in named:
                 raise SpecError(f"`agg` ({key!r}) can't name a result: it is a key column. Choose another name.")
 
     @property
@@ -210,12 +211,7 @@ class Sequence:
             row = int(np.flatnonzero(repeats)[0])
             plan = self._layout.plan
             where = ", ".join(f"{n}={k[row].as_py()!r}" for n, k in zip(plan.keys, keys, strict=True))
-            value = self._progress.bounds(at[row : row + 1])[0].as_py()
-            raise DataError(
-                f'`ties` ("error"): two rows{f" of {where}" if where else ""} have the same '
-                f"`{plan.ordered_by}` ({value}). "
-                'Add tie_break columns, or choose ties="first" or "last".'
-            )
+            raise tied(plan, at[row : row + 1], self._progress, where)
         if self._ties == "first":
             return ~repeats
         kept = np.ones(len(at), bool)
@@ -229,8 +225,9 @@ class Sequence:
         rows = len(batch)
         offsets = np.concatenate([starts, [rows]]) if self._key is None else np.concatenate([[0], starts, [rows]])
         groups = len(offsets) - 1
-        others = np.arange(groups - 1)
-        slots = np.concatenate([[self._slot], others + (others >= self._slot)])
+        # all keys but the last end in this page: they take turns in one slot, the open one has the other
+        slots = np.full(groups, 1 - self._slot)
+        slots[0] = self._slot
         ends = np.ones(groups, bool)
         ends[-1] = False
         group_keys = [key.take(pa.array(starts)) for key in keys]
@@ -251,6 +248,15 @@ class Sequence:
         found = self._operator.on_page(self._reader.last_page(self._slot))
         if len(found):
             yield self._emitter.batch(self._key, found)
+
+
+def tied(plan: PlanSpec, at: Array, progress: Progress, where: str = "") -> DataError:
+    """What ties="error" says of two rows with one `at`."""
+    return DataError(
+        f'`ties` ("error"): two rows{f" of {where}" if where else ""} have the same '
+        f"`{plan.ordered_by}` ({progress.bounds(at)[0].as_py()}). "
+        'Add tie_break columns, or choose ties="first" or "last".'
+    )
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -9,9 +9,10 @@ import numpy as np
 from numba import types
 from numba.extending import overload
 
-__all__ = ["missing_between", "span_at_least", "span_more_than", "span_no_shorter"]
+__all__ = ["later", "missing_between", "span_at_least", "span_more_than", "span_no_shorter"]
 
 _MANY = 1 << 62
+_LAST = (1 << 63) - 1
 
 
 def _span(a: Any, b: Any) -> Any:
@@ -31,6 +32,11 @@ def span_more_than(a: Any, b: Any, d: Any) -> Any:
 def span_no_shorter(a: Any, b: Any, c: Any, d: Any) -> Any:
     """Whether b - a >= d - c, for a <= b and c <= d."""
     return _span(a, b) >= _span(c, d)
+
+
+def later(a: Any, d: Any) -> Any:
+    """The instant a + d, or the last that an int64 holds."""
+    return a + d if isinstance(a, float) else min(int(a) + int(d), _LAST)
 
 
 def missing_between(a: Any, b: Any, every: Any) -> Any:
@@ -70,6 +76,17 @@ def _compiled_span_no_shorter(a: Any, b: Any, c: Any, d: Any) -> Any:
 
     def real(a: Any, b: Any, c: Any, d: Any) -> Any:
         return b - a >= d - c
+
+    return whole if isinstance(a, types.Integer) else real
+
+
+@overload(later)
+def _compiled_later(a: Any, d: Any) -> Any:
+    def whole(a: Any, d: Any) -> Any:
+        return a + d if a <= _LAST - d else _LAST
+
+    def real(a: Any, d: Any) -> Any:
+        return a + d
 
     return whole if isinstance(a, types.Integer) else real
 

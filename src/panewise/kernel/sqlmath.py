@@ -215,10 +215,10 @@ def whole(name: str, array: Any) -> Any:
     numbers = function(array.cast(pa.float64()))
     missing = np.asarray(numbers.is_null())
     values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
-    # like Java's toLong: what is too large becomes the largest bigint, NaN becomes 0
-    fits = np.abs(values) < 2.0**63
-    edge = np.where(np.isnan(values), 0, np.where(values > 0, 2**63 - 1, -(2**63)))
-    return pa.array(np.where(fits, np.where(fits, values, 0).astype(np.int64), edge), mask=missing)
+    if (values >= 2.0**63).any() or (values < -(2.0**63)).any():
+        raise DataError(_OVERFLOW)
+    # like Java's toLong: NaN becomes 0
+    return pa.array(np.where(np.isnan(values), 0, values).astype(np.int64), mask=missing)
 
 
 def rounded(array: Any, places: int) -> Any:
@@ -231,7 +231,7 @@ def rounded(array: Any, places: int) -> Any:
     step = Decimal(1).scaleb(-places)
     with localcontext(prec=400):
         values = [
-            v if v is None or not np.isfinite(v) else float(Decimal(repr(v)).quantize(step, ROUND_HALF_UP))
+            v if v is None or not np.isfinite(v) else float(Decimal(repr(v)).quantize(step, ROUND_HALF_UP)) + 0.0
             for v in array.to_pylist()
         ]
     return pa.array(values, type=array.type)

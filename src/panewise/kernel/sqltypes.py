@@ -20,7 +20,9 @@ _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.in
 _NAMES = {pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_FRACTION = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|[+-]?(inf|infinity)|nan", re.IGNORECASE)
+_FRACTION = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)[df]?|[+-]?(?:inf|infinity)|nan", re.IGNORECASE
+)
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?\s*(\S+)?)?"
 )
@@ -188,7 +190,8 @@ def _read(text: str, target: Any) -> object:
         half = 2 ** (target.bit_width - 1)
         return int(text) if _WHOLE.fullmatch(text) and -half <= int(text) < half else None
     if pa.types.is_floating(target):
-        return float(text) if _FRACTION.fullmatch(text) else None
+        number = _FRACTION.fullmatch(text)
+        return float(number.group(1) or text) if number else None
     if pa.types.is_boolean(target):
         return text.lower() in _TRUE if text.lower() in _TRUE + _FALSE else None
     if pa.types.is_timestamp(target):

@@ -34,4 +34,4 @@ def hysteresis(scheme: HysteresisFrames) -> RunFraming:
         code[closes == NULL] = unknown
         return code, page.values
 
-    return RunFraming(read, gaps=scheme.gaps)
+    return RunFraming(read, gaps=scheme.gaps, local=False)

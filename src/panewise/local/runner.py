@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Union
+from numbers import Integral
+from typing import TYPE_CHECKING, Union
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import InputError, did_you_mean
+from panewise.errors import InputError
 from panewise.kernel.apply import evaluate
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
-from panewise.spec.aggregates import aggregates
+from panewise.local.source import is_plain, plain, read
+from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
@@ -19,60 +21,55 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-    Table = Union[pa.Table, pa.RecordBatch, pd.DataFrame, pl.DataFrame]
+    Table = Union[pa.Table, pa.RecordBatch, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
 
 __all__ = ["segments_local"]
 
-
-def _as_arrow(table: Any) -> pa.Table:
-    if isinstance(table, pa.Table):
-        return table
-    if isinstance(table, pa.RecordBatch):
-        return pa.Table.from_batches([table])
-    home = type(table).__module__.partition(".")[0]
-    if home == "pandas":
-        return pa.Table.from_pandas(table, preserve_index=False)
-    if home == "polars":
-        return table.to_arrow()
-    raise InputError(
-        f"`table` ({type(table).__name__}) must be an Arrow, pandas or polars table. "
-        "For a Spark DataFrame use plan.segments(df)."
-    )
-
-
-def _column(role: str, name: str, table: pa.Table) -> pa.Array:
-    if name not in table.column_names:
-        raise InputError(f"`{role}` ({name!r}): no such column. {did_you_mean(name, table.column_names)}")
-    return _one_chunk(table.column(name))
-
-
-def _one_chunk(column: Any) -> pa.Array:
-    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if pa.types.is_dictionary(whole.type):
-        whole = whole.dictionary_decode()
-    if pa.types.is_floating(whole.type):
-        numbers = whole.cast(pa.float64()) if pa.types.is_float16(whole.type) else whole
-        # adding zero turns -0.0 into 0.0, which sorts and groups as one value
-        return pc.add(pc.if_else(pc.is_nan(numbers), None, numbers), pa.scalar(0, numbers.type))
-    return whole
+_DAY = 86_400_000_000
 
 
 def _value(option: str, value: Value, table: pa.Table) -> pa.Array:
-    found = _one_chunk(evaluate(option, value.text, table))
+    found = plain(evaluate(option, value.text, table))
     time = pa.types.is_timestamp(found.type) or pa.types.is_date(found.type)
     number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type) or pa.types.is_null(found.type)
     check_value(option, value, str(found.type), time, number)
-    if value.timed:
-        found = found.cast(pa.timestamp("us", getattr(found.type, "tz", None))).cast(pa.int64())
-    return _one_chunk(found.cast(pa.float64()))
+    if pa.types.is_date(found.type):
+        found = pc.multiply(found.cast(pa.int32()).cast(pa.int64()), _DAY)
+    elif time:
+        found = found.cast(pa.int64())
+    # an integer of more than 53 bits becomes the nearest number, as on Spark
+    return plain(found.cast(pa.float64(), safe=False))
 
 
 def _condition(option: str, text: str, table: pa.Table) -> pa.Array:
-    found = _one_chunk(evaluate(option, text, table))
+    found = plain(evaluate(option, text, table))
     if pa.types.is_null(found.type):
         return found.cast(pa.bool_())
     check_condition(option, text, str(found.type), pa.types.is_boolean(found.type))
     return found
+
+
+def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
+    """What an aggregate reads."""
+    if call.argument is None:
+        return None
+    found = plain(evaluate(f"agg[{name}]", call.argument, table))
+    if pa.types.is_null(found.type):
+        return found.cast(pa.float64())
+    if call.function == "count" and not is_plain(found.type):
+        # what has no order is there or not
+        return pc.if_else(found.is_valid(), pa.scalar(True), pa.scalar(None, pa.bool_()))
+    return found
+
+
+def _checked(plan: object, page_rows: object) -> None:
+    if not isinstance(plan, PlanSpec):
+        raise InputError(
+            f"`plan` ({type(plan).__name__}) must be a plan; the table comes after it. "
+            'Give one, such as threshold_frames("speed > 30").at("time").'
+        )
+    if not isinstance(page_rows, Integral) or isinstance(page_rows, bool) or page_rows < 1:
+        raise InputError(f"`page_rows` ({page_rows!r}) must be a whole number, at least 1. Leave it out, or give one.")
 
 
 def segments_local(
@@ -80,27 +77,23 @@ def segments_local(
 ) -> pa.Table:
     """The segments of a table in memory: the same rows that `plan.segments` gives on Spark.
 
-    Rows without an `at` are dropped; their number is in the result's metadata, `null_at`.
+    Rows without a finite `at` are dropped; their number is in the result's metadata, `null_at`.
 
     >>> import panewise as pw
     >>> plan = pw.threshold_frames("temp > 32").at("t")
     >>> pw.segments_local(plan, pa.table({"t": [1, 2, 3], "temp": [33, 34, 30]})).to_pylist()
     [{'segment': {'id': 0, 'start': 1, 'end': 2, 'bounds': '[]'}, 'rows': 2, 'status': 'final'}]
     """
-    source = _as_arrow(table)
+    _checked(plan, page_rows)
     calls = aggregates(agg)
-    keys = [_column("by", name, source) for name in plan.keys]
-    at = _column("at", plan.ordered_by, source)
-    breaks = [_column("tie_break", name, source) for name in plan.tie_break]
-    scheme = plan.scheme
-    values = [_value(scheme.value_option, value, source) for value in scheme.values]
-    conditions = [
-        _condition(o, text, source) for o, text in zip(scheme.condition_options, scheme.conditions, strict=False)
-    ]
-    inputs = [
-        None if call.argument is None else _one_chunk(evaluate(f"agg[{name}]", call.argument, source))
-        for name, call in calls
-    ]
+    source, scheme = read(table, plan, calls), plan.scheme
+    at = source.at(plan.ordered_by)
+    keys = [source.plain("by", name) for name in plan.keys]
+    breaks = [source.plain("tie_break", name) for name in plan.tie_break]
+    values = [_value(scheme.value_option, value, source.rows) for value in scheme.values]
+    named = zip(scheme.condition_options, scheme.conditions, strict=False)
+    conditions = [_condition(option, text, source.rows) for option, text in named]
+    inputs = [_input(name, call, source.rows) for name, call in calls]
     types = tuple(None if column is None else column.type for column in inputs)
     layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types)
     columns = {f"k{i}": key for i, key in enumerate(keys)}
@@ -114,7 +107,7 @@ def segments_local(
     order = [(name, "ascending", "at_start") for name in columns]
     ordered = present.take(pc.sort_indices(_sortable(present), sort_keys=order))
     found = pa.Table.from_batches(
-        Sequence(layout, page_rows).run(ordered.combine_chunks().to_batches()), layout.emitter.schema
+        Sequence(layout, int(page_rows)).run(ordered.combine_chunks().to_batches()), layout.emitter.schema
     )
     return found.replace_schema_metadata({"null_at": str(len(rows) - len(present))})
 

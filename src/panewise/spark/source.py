@@ -103,6 +103,9 @@ class _Source:
         self.at, self.at_type = self._column("at", at)
         usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
         check_at(at, self.at_type.simpleString(), usable)
+        if isinstance(self.at_type, _REALS):
+            # an infinite `at` orders nothing; NaN is beyond all numbers here
+            self.at = F.when(F.abs(self.at) < F.lit(float("inf")), self.at)
 
     def _column(self, role: str, name: str) -> tuple[Column, T.DataType]:
         known = self._given.columns
