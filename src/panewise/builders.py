@@ -8,12 +8,13 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from numbers import Integral, Real
 from typing import Any, Protocol, Union, runtime_checkable
 
 from panewise.errors import SpecError
 from panewise.plan import Plan
 from panewise.spec.aggregates import FRAMING_FUNCTIONS, Aggregate
-from panewise.spec.check import choice, flag, sql
+from panewise.spec.check import choice, flag, shown, sql
 from panewise.spec.duration import Duration, amount
 from panewise.spec.extent import extent as checked_extent
 from panewise.spec.frames import (
@@ -75,9 +76,12 @@ class CustomScheme(Protocol):
 
 
 def _number(name: str, value: object) -> float:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf:
+    if isinstance(value, Real) and not isinstance(value, bool):
         with suppress(OverflowError):
-            return float(value)
+            number = float(value)
+            if math.isfinite(number):
+                return number
+        raise SpecError(f"`{name}` ({shown(value)}) must be a finite number. Give a number.")
     raise SpecError(f"`{name}` ({value!r}) must be a finite number. Give a number.")
 
 
@@ -411,7 +415,7 @@ def _custom_class(scheme: object) -> type:
             values, cells = scheme.values, scheme.cells  # type: ignore[attr-defined]  # just checked
             if not isinstance(values, tuple) or not values or not all(isinstance(v, str) for v in values):
                 problem = "`values` must be a tuple of SQL texts"
-            elif not isinstance(cells, int) or isinstance(cells, bool) or cells < 0:
+            elif not isinstance(cells, Integral) or isinstance(cells, bool) or cells < 0:
                 problem = "`cells` must be a whole number"
     if problem is not None or not inspect.isclass(scheme):
         raise SpecError(

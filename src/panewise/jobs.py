@@ -84,6 +84,11 @@ def _class(path: object) -> object:
     module, colon, name = path.partition(":") if isinstance(path, str) else ("", "", "")
     if not (module and colon and name):
         raise JobError(f'`custom` in [plan] ({path!r}) must name a class. Write "module:Class".')
+    if module.startswith("."):
+        raise JobError(
+            f"`custom` in [plan] ({path!r}) starts with a dot, but a job is in no package. "
+            'Write the module in full, "package.module:Class".'
+        )
     try:
         found: object = import_module(module)
     except ImportError as e:
@@ -242,7 +247,7 @@ def _source(table: Table) -> Source:
     options = Table("source.options", table.optional("options", dict, {}))
     if "schema" in options.content:
         raise JobError("`schema` in [source.options] is not an option of Spark's reader. Put it above, into [source].")
-    given = tuple((name, options.optional(name, str)) for name in options.content)
+    given = tuple((name, options.text(name)) for name in options.content)
     if form == "table":
         return TableSource(table.required("table", str, 'table = "db.name"'), given)
     path = table.required("path", str, 'path = "data/router"')
@@ -250,7 +255,9 @@ def _source(table: Table) -> Source:
 
 
 def _sink(table: Table) -> Sink:
-    form = table.word("format", ("console", "parquet", "csv"))
+    # what has no place to go to is shown
+    shown = None if {"path", "mode"} & set(table.content) else "console"
+    form = table.word("format", ("console", "parquet", "csv"), shown)
     table.only(f"a {form} sink", ["format", *(("limit", "order") if form == "console" else ("path", "mode"))])
     if form == "console":
         limit = table.optional("limit", int, SCREEN.limit)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from panewise.spec.check import choice, column, columns
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Plan"]
 
 
+@dataclass(frozen=True)
 class Plan(PlanSpec):
     """What to find and in which order; immutable, hashable, picklable. `threshold_frames` and its kin build one."""
 
@@ -23,12 +24,12 @@ class Plan(PlanSpec):
         """Within each value of these columns."""
         return replace(self, keys=columns("by", names))
 
-    def at(self, name: str, *, tie_break: str | tuple[str, ...] = (), ties: str = "all") -> Plan:
+    def at(self, name: str, *, tie_break: str | Sequence[str] | None = None, ties: str = "all") -> Plan:
         """In the order of this column, then of `tie_break`."""
         return replace(
             self,
             time=column("at", name),
-            tie_break=columns("tie_break", tie_break),
+            tie_break=() if tie_break is None else columns("tie_break", tie_break),
             ties=choice("ties", ties, TIES),
         )
 

@@ -219,7 +219,7 @@ ATS: dict[str, tuple[str, pa.Array, Any]] = {
     "int": ("int", lambda n: n * 10**7, 3 * 10**7),
     "long": ("bigint", lambda n: n + 2**62, 3),
     "float": ("float", lambda n: n / 4, 0.75),
-    "double": ("double", lambda n: NAN if n == 5 else n / 10, 0.3),
+    "double": ("double", lambda n: {5: NAN, 6: math.inf, 7: -math.inf}.get(n, n / 10), 0.3),
 }
 ARROW = {
     "timestamp": pa.timestamp("us", "UTC"),
@@ -321,6 +321,20 @@ def test_columns_inside_structs(spark: SparkSession) -> None:
     assert [(row["rows"], row["top"]) for row in found.collect()] == [(2, 6.0)]
 
 
+def test_what_has_no_order_can_be_counted(spark: SparkSession) -> None:
+    kinds = ["array(1)", "map(1, 2)", "named_struct('a', 1)", "parse_json('1')", "interval 1 month", "make_interval(1)"]
+    for kind in kinds:
+        df = spark.range(4).selectExpr("id as t", f"if(id < 3, {kind}, null) as v")
+        assert pw.session_frames(9).at("t").segments(df, {"n": "count(v)"}).collect()[0]["n"] == 3, kind
+
+
+def test_integers_beyond_the_exact_doubles(spark: SparkSession) -> None:
+    table = pa.table({"t": [1, 2, 3, 4], "i": [2**62, 2**62 + 1, -(2**62), 2**63 - 1]})
+    plan = pw.delta_frames({"i": 2**61}).at("t")
+    agg = {"mean": "avg(i)", "low": "min(i)", "spread": "stddev(i)"}
+    assert assert_same(plan, spark.createDataFrame(table), table, agg) == 3
+
+
 # ---- (c) what only Spark can evaluate ----------------------------------------------------------------------------
 
 
@@ -363,12 +377,12 @@ def test_conditions_that_only_spark_can_evaluate(spark: SparkSession) -> None:
 def test_observation_counts_rows_and_those_without_at(spark: SparkSession, real: bool) -> None:
     from pyspark.sql import Observation
 
-    values = "(1d, true), (double('nan'), true), (null, true), (2d, false)"
-    df = spark.sql(f"select {'t' if real else 'int(nanvl(t, null)) as t'}, ok from values {values} as v(t, ok)")
+    values = "(1d, true), (double('nan'), true), (double('-inf'), true), (null, true), (2d, false)"
+    df = spark.sql(f"select {'t' if real else 'try_cast(t as int) as t'}, ok from values {values} as v(t, ok)")
     seen = Observation("read")
     found = pw.threshold_frames("ok").at("t").segments(df, observation=seen).collect()
     assert len(found) == 1
-    assert seen.get == {"rows": 4, "null_at": 2}
+    assert seen.get == {"rows": 5, "null_at": 3}
 
 
 # ---- (e) builders are pure ---------------------------------------------------------------------------------------

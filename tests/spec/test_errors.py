@@ -335,7 +335,7 @@ CASES: list[tuple[Callable[[], object], str]] = [
         f"`agg[x]` ('sum()') must be one aggregate call such as \"sum(volume)\". {FUNCTIONS}",
     ),
     (lambda: aggregates({"x": "sum(*)"}), "`agg[x]` ('sum(*)'): only count takes *. Name a column or an expression."),
-    (lambda: aggregates({"x": 3}), f"`agg[x]` (3) {COLUMN}"),
+    (lambda: aggregates({"x": 3}), f"`agg[x]` (3) {COLUMN.replace('speed > 30', 'sum(volume)')}"),
     *(
         (
             lambda name=name: aggregates({name: "count(*)"}),

@@ -1,6 +1,18 @@
 from __future__ import annotations
 
-from panewise.builders import boundary_frames, delta_frames, session_frames, threshold_frames
+from typing import Any
+
+import pytest
+
+from panewise.builders import (
+    aggregate_frames,
+    boundary_frames,
+    custom_frames,
+    delta_frames,
+    session_frames,
+    threshold_frames,
+)
+from panewise.plan import Plan
 from panewise.spec.explain import explain
 
 LOSS = """\
@@ -20,8 +32,9 @@ Finds          the stretches that open where speed < 30 and go on until speed > 
 Within         all rows together: there is no key
 Order          ts, then speed < 30, then speed > 50; of rows with one ts only the last counts
 Shape          partitions: every visible row is in exactly one segment
-Interval       held: [first row, next row): it lasts until the key's next row; the last one ends at its last row
-Limits         at least 3 rows, at most 1 hour; a stretch that is too short is not reported; \
+Interval       held: [first row, next row): it lasts until the key's next row; before a missing reading, \
+and at the end, until 20 seconds after its last row; a gap lasts until the next row, and the last one to its last row
+Limits         at least 3 rows, at most 1 hour; a stretch that is too short belongs to the gap; \
 the row that would be too much starts the next segment
 Schedule       a reading every 20 seconds, give or take 2 seconds; a missing one ends a segment
 Nulls          a row whose closing condition is null is in a gap and ends an open segment
@@ -85,3 +98,96 @@ def test_cells() -> None:
     first = "per key the longest of: one segment for every visit to a cell: x in steps of 4.25 and y split at 0 and 10"
     assert text.splitlines()[0] == f"Finds          {first}"
     assert text.endswith("start, last, rows, 2 cells; one open segment at most; the longest so far")
+
+
+class Mine:
+    values = ("speed",)
+    cells = 1
+
+    @staticmethod
+    def open(state: Any, row: Any) -> bool:
+        return True
+
+    @staticmethod
+    def update(state: Any, row: Any) -> None: ...
+
+    @staticmethod
+    def close(state: Any, row: Any) -> bool:
+        return False
+
+
+def line(plan: Plan, name: str) -> str:
+    found = [text for text in explain(plan).splitlines() if text.startswith(name)]
+    return found[0].removeprefix(name).strip() if found else ""
+
+
+NEXT, LEFT = "the breaking row starts the next", "the breaking row does not belong"
+OVER, OUT = (
+    "the row that would be too much starts the next segment",
+    "the row that would be too much is not in the segment",
+)
+
+
+@pytest.mark.parametrize(
+    ("plan", "breaking", "too_much"),
+    [
+        (delta_frames({"v": 1}, max_rows=3), NEXT, OVER),
+        (delta_frames({"v": 1}, max_rows=3, starts="go"), LEFT, OUT),
+        (delta_frames({"v": 1}, max_rows=3, overlap="saturated"), LEFT, OUT),
+        (aggregate_frames("sum(v)", stays_below=9, max_duration=5), NEXT, OVER),
+        (custom_frames(Mine, max_rows=3), LEFT, OUT),
+    ],
+)
+def test_where_the_breaking_row_goes(plan: Plan, breaking: str, too_much: str) -> None:
+    assert line(plan, "Finds").endswith(f"; {breaking}")
+    assert line(plan, "Limits").endswith(f"; {too_much}")
+
+
+def test_held_ends_with_its_schedule() -> None:
+    until = "held: [first row, next row): it lasts until the key's next row; "
+    last = until + "the last one ends at its last row"
+    assert line(delta_frames({"v": 1}), "Interval") == last
+    assert line(delta_frames({"v": 1}, expect_every="20 s"), "Interval") == last
+    assert line(delta_frames({"v": 1}, expect_every="20 s", missing="breaks"), "Interval") == (
+        until + "before a missing reading, and at the end, until 20 seconds after its last row"
+    )
+
+
+def test_under_hysteresis_only_a_null_close_hides_a_row() -> None:
+    hidden = threshold_frames(open="a", close="b", nulls="invisible")
+    assert line(hidden, "Nulls") == "a row whose closing condition is null is as if it were not there"
+    plain = threshold_frames("a", nulls="invisible")
+    assert line(plain, "Nulls") == "a row with a null condition is as if it were not there"
+
+
+def test_too_short_stretches_and_gaps() -> None:
+    assert line(threshold_frames("a", min_rows=2), "Limits") == (
+        "at least 2 rows; a stretch that is too short is not reported"
+    )
+    assert line(threshold_frames("a", min_rows=2, gaps=True), "Limits") == (
+        "at least 2 rows; a stretch that is too short belongs to the gap"
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1234567.89, "1234567.89"), (1234567, "1234567"), (0.1, "0.1"), (1e300, "1e+300"), (-2.0, "-2")],
+)
+def test_numbers_keep_their_digits(number: float, text: str) -> None:
+    assert line(aggregate_frames("sum(v)", reaches=number), "Finds").startswith(f"rows until sum(v) reaches {text};")
+
+
+def test_what_an_incomplete_end_is_in() -> None:
+    every = "partitions: every visible row is in exactly one segment"
+    assert line(delta_frames({"v": 1}), "Shape") == every
+    assert line(delta_frames({"v": 1}, closing="include", remainder=True), "Shape") == every
+    assert line(delta_frames({"v": 1}, closing="include"), "Shape") == (
+        every + ", but those after the last complete one, which are in none"
+    )
+
+
+def test_remainders() -> None:
+    plan = aggregate_frames("sum(v)", reaches=9, remainder=True)
+    assert line(plan, "Reports") == "an incomplete last segment too, as remainder"
+    plan = aggregate_frames("sum(v)", reaches=9, remainder=True, nulls="breaks")
+    assert line(plan, "Reports") == "incomplete segments too, as remainder"

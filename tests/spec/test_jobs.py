@@ -93,6 +93,26 @@ def test_a_sink_and_a_plot_may_be_left_out() -> None:
     assert (job.agg, job.sink, job.plot) == ((), ConsoleSink(), None)
 
 
+def test_options_of_the_reader_are_text() -> None:
+    job = job_from_toml(
+        '[source]\nformat = "csv"\npath = "p"\n[source.options]\nheader = true\nmultiLine = false\n'
+        'maxColumns = 12\nsamplingRatio = 0.5\nsep = ";"\n[plan]\nscheme = "session_frames"\ngap = 5\nat = "ts"\n'
+    )
+    given = ("header", "true"), ("multiLine", "false"), ("maxColumns", "12"), ("samplingRatio", "0.5"), ("sep", ";")
+    assert job.source.options == given
+    assert job_from_toml(job_to_toml(job)) == job
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [("limit = 3", ConsoleSink(3)), ('order = "rows"', ConsoleSink(20, "rows")), ("", ConsoleSink())],
+)
+def test_a_sink_without_a_format_is_the_screen(sink: str, expected: ConsoleSink) -> None:
+    plan = '[plan]\nscheme = "session_frames"\ngap = 5\nat = "ts"\n'
+    text = f'[source]\nformat = "table"\ntable = "t"\n{plan}[sink]\n{sink}'
+    assert job_from_toml(text).sink == expected
+
+
 texts = st.sampled_from(["x", "x_m + 52.5", 'y = "a"', "a.b", "größe > 1"])
 durations = st.one_of(
     st.integers(1, 10**15).map(lambda n: f"{n} microseconds"), st.sampled_from(["90 s", "2 minutes", "1 week"])
@@ -311,8 +331,14 @@ ERRORS = [
     ('[source]\nformat = "csv"\n' + PLAN, '`path` is missing in [source]. Add it, such as path = "data/router".'),
     ('[source]\nformat = "table"\n' + PLAN, '`table` is missing in [source]. Add it, such as table = "db.name".'),
     (
-        SOURCE + "[source.options]\nheader = true\n" + PLAN,
-        "`header` in [source.options] (True) must be text. Write it as text.",
+        SOURCE + "[source.options]\nheader = [true]\n" + PLAN,
+        "`header` in [source.options] ([True]) must be text. Write it as text.",
+    ),
+    (SOURCE + PLAN + '[sink]\npath = "p"\n', '`format` is missing in [sink]. Add it, such as format = "console".'),
+    (
+        plan('scheme = "custom_frames"', 'custom = ".mine:Mine"'),
+        "`custom` in [plan] ('.mine:Mine') starts with a dot, but a job is in no package. "
+        'Write the module in full, "package.module:Class".',
     ),
     (
         SOURCE + '[source.options]\nschema = "a int"\n' + PLAN,
@@ -325,7 +351,7 @@ ERRORS = [
     ),
     (
         SOURCE + PLAN + "[agg]\nn = 5\n",
-        '`agg[n]` (5) must be SQL text: a plan holds no Spark Column. Write it as a string, such as "speed > 30".',
+        '`agg[n]` (5) must be SQL text: a plan holds no Spark Column. Write it as a string, such as "sum(volume)".',
     ),
     (
         SOURCE + PLAN + '[sink]\nformat = "parquet"\npath = "p"\nlimit = 5\n',

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError
 from panewise.kernel.page import Array
+from panewise.spec.check import MAX_WHOLE
 from panewise.spec.duration import Amount, Duration
 from panewise.spec.frames import Scheme
 
@@ -64,6 +65,10 @@ class Progress:
         if self.unit == "whole" and value != int(value):
             raise InputError(
                 f"`{name}` ({value}) must be a whole number, because `at` is an integer. Round it, or cast `at`."
+            )
+        if self.unit == "whole" and value > MAX_WHOLE:
+            raise InputError(
+                f"`{name}` ({value}) is more than a 64-bit integer, which `at` is. Give less, or cast `at` to double."
             )
         return float(value) if self.unit == "real" else int(value)
 

@@ -28,13 +28,24 @@ __all__ = ["segments_local"]
 _DAY = 86_400_000_000
 
 
+def _evaluated(option: str, text: str, table: pa.Table) -> pa.Array:
+    try:
+        return plain(evaluate(option, text, table))
+    except pa.ArrowException as e:
+        said = str(e).splitlines()[0].rstrip(".")
+        raise InputError(
+            f"`{option}` ({text!r}) can't be evaluated in memory: {said}. "
+            "Cast what it reads, or use plan.segments on Spark."
+        ) from None
+
+
 def _value(option: str, value: Value, table: pa.Table) -> pa.Array:
-    found = plain(evaluate(option, value.text, table))
+    found = _evaluated(option, value.text, table)
     time = pa.types.is_timestamp(found.type) or pa.types.is_date(found.type)
     number = pa.types.is_integer(found.type) or pa.types.is_floating(found.type) or pa.types.is_null(found.type)
     check_value(option, value, str(found.type), time, number)
     if pa.types.is_date(found.type):
-        found = pc.multiply(found.cast(pa.int32()).cast(pa.int64()), _DAY)
+        found = pc.multiply(found.cast(pa.int32()).cast(pa.float64()), _DAY)
     elif time:
         found = found.cast(pa.int64())
     # an integer of more than 53 bits becomes the nearest number, as on Spark
@@ -42,7 +53,7 @@ def _value(option: str, value: Value, table: pa.Table) -> pa.Array:
 
 
 def _condition(option: str, text: str, table: pa.Table) -> pa.Array:
-    found = plain(evaluate(option, text, table))
+    found = _evaluated(option, text, table)
     if pa.types.is_null(found.type):
         return found.cast(pa.bool_())
     check_condition(option, text, str(found.type), pa.types.is_boolean(found.type))
@@ -53,7 +64,7 @@ def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
     """What an aggregate reads."""
     if call.argument is None:
         return None
-    found = plain(evaluate(f"agg[{name}]", call.argument, table))
+    found = _evaluated(f"agg[{name}]", call.argument, table)
     if pa.types.is_null(found.type):
         return found.cast(pa.float64())
     if call.function == "count" and not is_plain(found.type):

@@ -111,7 +111,7 @@ def plain(column: Any) -> pa.Array:
         return micros.cast(pa.timestamp("us", kind.tz))
     if pa.types.is_date64(kind):
         return _floored(array, _DAY).cast(pa.int32()).cast(pa.date32())
-    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return array.cast(pa.decimal128(kind.precision, kind.scale))
     return array
 

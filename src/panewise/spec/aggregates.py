@@ -20,11 +20,18 @@ FRAMING_FUNCTIONS = ("avg", "count", "max", "min", "range", "stddev", "sum")
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*$", re.DOTALL)
 
 
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
+_DISTINCT = re.compile(r"distinct(?:\s+|(?=[(`'\"]))\S", re.IGNORECASE)
+_OWN = ("segment", "rows", "status", "gap", "part", "timing")
+_EXAMPLE = "sum(volume)"
+
+
 def _balanced(text: str) -> bool:
+    """Whether parentheses come in pairs; those inside quotes are text."""
     depth = 0
-    for c in text:
+    for c in _QUOTED.sub("", text):
         depth += (c == "(") - (c == ")")
-        if depth < 0:
+        if depth < 0 or c in "'\"`":
             return False
     return depth == 0
 
@@ -45,16 +52,19 @@ class Aggregate:
     @staticmethod
     def parse(text: object, name: str = "agg", functions: tuple[str, ...] = FUNCTIONS) -> Aggregate:
         """Read `"sum(volume)"`."""
-        call = _CALL.match(sql(name, text))
+        call = _CALL.match(sql(name, text, _EXAMPLE))
         function = call.group(1).lower() if call else ""
         argument = call.group(2).strip() if call else ""
         known = ", ".join(functions)
         if call is None or not _balanced(argument) or not argument:
-            raise SpecError(
-                f'`{name}` ({text!r}) must be one aggregate call such as "sum(volume)". Functions: {known}.'
-            )
+            raise SpecError(f'`{name}` ({text!r}) must be one aggregate call such as "{_EXAMPLE}". Functions: {known}.')
         if function not in functions:
             raise SpecError(f"`{name}` ({text!r}): {function} is not an aggregate here. Functions: {known}.")
+        if _DISTINCT.match(argument):
+            raise SpecError(
+                f"`{name}` ({text!r}): distinct is not supported, an aggregate reads every row of a segment. "
+                "Leave distinct out."
+            )
         if argument == "*":
             if function != "count":
                 raise SpecError(f"`{name}` ({text!r}): only count takes *. Name a column or an expression.")
@@ -65,14 +75,21 @@ class Aggregate:
         return f"{self.function}({'*' if self.argument is None else self.argument})"
 
 
-def aggregates(calls: Mapping[str, object] | None) -> tuple[tuple[str, Aggregate], ...]:
+def aggregates(calls: object) -> tuple[tuple[str, Aggregate], ...]:
     """Check the `agg=` mapping of output names to calls, in its order."""
-    taken = ("segment", "rows", "status", "gap", "part", "timing")
-    result = []
-    for name, text in (calls or {}).items():
-        if not isinstance(name, str) or not name or name in taken:
+    if calls is None:
+        return ()
+    if not isinstance(calls, Mapping):
+        raise SpecError(
+            f'`agg` ({calls!r}) must map names of results to aggregate calls. Write {{"total": "{_EXAMPLE}"}}.'
+        )
+    result: list[tuple[str, Aggregate]] = []
+    for name, text in calls.items():
+        if not isinstance(name, str) or not name or name.lower() in _OWN:
             raise SpecError(
-                f"`agg` ({name!r}) can't name a result: {', '.join(taken)} are the segment's own. Choose another name."
+                f"`agg` ({name!r}) can't name a result: {', '.join(_OWN)} are the segment's own. Choose another name."
             )
+        if name.lower() in (other.lower() for other, _ in result):
+            raise SpecError(f"`agg` ({name!r}) is given twice, but for case. Choose another name for one of them.")
         result.append((name, Aggregate.parse(text, f"agg[{name}]")))
     return tuple(result)

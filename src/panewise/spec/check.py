@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from numbers import Integral
 
 from panewise.errors import SpecError
 
-__all__ = ["choice", "column", "columns", "flag", "sql"]
+__all__ = ["MAX_WHOLE", "choice", "column", "columns", "flag", "shown", "sql"]
+
+MAX_WHOLE = 2**63 - 1
+"""The largest whole number that a column can hold."""
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
@@ -24,12 +29,23 @@ def flag(name: str, value: object) -> bool:
     return value
 
 
-def sql(name: str, value: object) -> str:
+def shown(value: object) -> str:
+    """A value in an error message; a number of very many digits in short.
+
+    >>> shown(-(10**400)), shown(2**64)
+    ('about -1e400', '18446744073709551616')
+    """
+    if isinstance(value, Integral) and abs(int(value)) > 10**40:
+        return f"about {'-' if int(value) < 0 else ''}1e{math.log10(abs(int(value))):.0f}"
+    return str(value)
+
+
+def sql(name: str, value: object, example: str = "speed > 30") -> str:
     """SQL text; a Spark Column cannot be hashed, compared or sent to a job file."""
     if not isinstance(value, str) or not value.strip():
         raise SpecError(
             f"`{name}` ({value!r}) must be SQL text: a plan holds no Spark Column. "
-            'Write it as a string, such as "speed > 30".'
+            f'Write it as a string, such as "{example}".'
         )
     return value.strip()
 
@@ -41,9 +57,9 @@ def column(name: str, value: object) -> str:
     return value
 
 
-def columns(name: str, values: Iterable[object]) -> tuple[str, ...]:
+def columns(name: str, values: object) -> tuple[str, ...]:
     """Names of columns, each once."""
-    if isinstance(values, str):
+    if isinstance(values, str) or not isinstance(values, Iterable):
         return (column(name, values),)
     names = tuple(column(name, v) for v in values)
     for n in names:

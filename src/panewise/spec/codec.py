@@ -103,6 +103,14 @@ class Table:
         self._is(key, value, kind)
         return value
 
+    def text(self, key: str) -> str:
+        """The value of a key as text: true, false and numbers as they are written."""
+        value = self.content[key]
+        if isinstance(value, (bool, int, float)):
+            return _value(value)
+        self._is(key, value, str)
+        return str(value)
+
     def required(self, key: str, kind: type, example: str) -> Any:
         """The value of a key that must be there."""
         if key not in self.content:

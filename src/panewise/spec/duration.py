@@ -7,9 +7,11 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
+from numbers import Integral, Real
 from typing import Union
 
 from panewise.errors import SpecError
+from panewise.spec.check import MAX_WHOLE, shown
 
 __all__ = ["Amount", "Duration", "amount"]
 
@@ -25,6 +27,8 @@ _MICROS = {
 _SHORT = {"us": "microsecond", "ms": "millisecond", "s": "second", "sec": "second", "min": "minute"}
 _SHORT |= {"h": "hour", "d": "day", "w": "week"}
 _PART = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]+)\s*")
+_DIGITS = 100
+_LONGEST = MAX_WHOLE // 86_400_000_000
 _NO_LENGTH = ("month", "quarter", "year")
 
 
@@ -54,6 +58,9 @@ class Duration:
                 raise SpecError(f"`{name}` ({text!r}): a {unit} has no fixed length. Give it in days, hours or less.")
             if part is None or unit not in _MICROS:
                 raise SpecError(f"`{name}` ({text!r}) can't be read: {rule}. Units: {', '.join(_MICROS)}.")
+            if len(part.group(1)) > _DIGITS:
+                short = f"{text[:20]}..."
+                raise SpecError(f"`{name}` ({short!r}) has a number of more than {_DIGITS} digits. Give fewer.")
             total += Fraction(part.group(1)) * _MICROS[unit]
             position = part.end()
         if not unsigned.strip():
@@ -87,14 +94,31 @@ def amount(name: str, value: object) -> Amount:
         result = Duration(value // timedelta(microseconds=1))
     elif isinstance(value, str):
         result = Duration.parse(value, name)
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        result = value
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        result = _number(name, value)
     else:
         raise SpecError(
             f"`{name}` ({value!r}) must be a length of time or a number. "
             'Give text like "2 minutes", a timedelta, or a number where `at` is a number.'
         )
     size = result.micros if isinstance(result, Duration) else result
-    if not size > 0 or (isinstance(size, float) and not math.isfinite(size)):
+    if not size > 0:
         raise SpecError(f"`{name}` ({value}) must be more than zero. Give a positive amount, or leave `{name}` out.")
+    if isinstance(result, Duration) and size > MAX_WHOLE:
+        raise SpecError(
+            f"`{name}` ({value}) is longer than a time can be: {_LONGEST} days, in microseconds of 64 bits. "
+            f"Give less, or leave `{name}` out."
+        )
     return result
+
+
+def _number(name: str, value: Real) -> int | float:
+    """A finite number, as Python's own: numpy's are neither written to a job file nor compared as such."""
+    try:
+        real = float(value)
+    except OverflowError:
+        real = math.inf
+    # NaN passes: it is not more than zero either
+    if math.isinf(real) and real > 0:
+        raise SpecError(f"`{name}` ({shown(value)}) must be finite, at most 1.8e308. Give less, or leave `{name}` out.")
+    return int(value) if isinstance(value, Integral) else real

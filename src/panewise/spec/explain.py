@@ -20,7 +20,7 @@ from panewise.spec.frames import (
     TrendFrames,
     Value,
 )
-from panewise.spec.options import Saturated, Schedule, Starts
+from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
 from panewise.spec.plan import PlanSpec
 from panewise.spec.shape import SHAPES, shape
 
@@ -43,19 +43,19 @@ _TIES = {
     "last": "; of rows with one {at} only the last counts",
     "error": "; two rows with one {at} are an error",
 }
+_EXACT = 2**53
 _CELLS = {"avg": "sum and count", "range": "min and max", "stddev": "count, mean and squares"}
 
 
 def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
     """The text of `plan.explain()`."""
     scheme, calls = plan.scheme, aggregates(agg)
-    word = shape(scheme)
     lines = [
         ("Finds", _finds(scheme)),
         ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
         ("Order", _order(plan, calls)),
-        ("Shape", f"{word}: {SHAPES[word]}"),
-        ("Interval", f"{scheme.extent}: {_EXTENTS[scheme.extent]}"),
+        ("Shape", _shape(scheme)),
+        ("Interval", f"{scheme.extent}: {_extent(scheme)}"),
         ("Limits", _limits(scheme)),
         ("Schedule", "" if scheme.schedule is None else _schedule(scheme.schedule)),
         ("Nulls", _nulls(scheme)),
@@ -72,7 +72,42 @@ def _several(words: list[str], last: str) -> str:
 
 
 def _size(value: Value, size: float) -> str:
-    return str(Duration(int(size))) if value.timed else f"{size:g}"
+    return str(Duration(int(size))) if value.timed else _number(size)
+
+
+def _number(number: float) -> str:
+    """All of its digits, without a point where it is whole."""
+    return str(int(number)) if number.is_integer() and abs(number) < _EXACT else repr(number)
+
+
+def _gaps(scheme: Scheme) -> bool:
+    return isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
+
+
+def _follows(scheme: Scheme) -> bool:
+    """Whether a segment begins with the row that ended the one before."""
+    if not isinstance(scheme, ChainFrames):
+        return True
+    return scheme.placement == CHAINED and not isinstance(scheme, CustomFrames)
+
+
+def _shape(scheme: Scheme) -> str:
+    word = shape(scheme)
+    text = f"{word}: {SHAPES[word]}"
+    if word == "partitions" and isinstance(scheme, ChainFrames) and scheme.closing == "include":
+        return text if scheme.remainder else f"{text}, but those after the last complete one, which are in none"
+    return text
+
+
+def _extent(scheme: Scheme) -> str:
+    schedule = scheme.schedule
+    if scheme.extent != "held" or schedule is None or schedule.missing != "breaks":
+        return _EXTENTS[scheme.extent]
+    text = (
+        "[first row, next row): it lasts until the key's next row; before a missing reading, and at the end, "
+        f"until {schedule.every} after its last row"
+    )
+    return f"{text}; a gap lasts until the next row, and the last one to its last row" if _gaps(scheme) else text
 
 
 def _finds(scheme: Scheme) -> str:
@@ -94,13 +129,12 @@ def _finds(scheme: Scheme) -> str:
         case AggregateFrames():
             verb = "exceeds" if scheme.strict else "reaches"
             before = "until" if scheme.closing == "include" else "before"
-            text = f"rows {before} {scheme.aggregate} {verb} {scheme.bound:g}"
+            text = f"rows {before} {scheme.aggregate} {verb} {_number(scheme.bound)}"
         case CustomFrames():
             text = f"segments by the rules of {scheme.scheme.__name__}"
     if isinstance(scheme, ChainFrames):
-        text += {"include": "; the completing row belongs", "exclude": "; the breaking row starts the next"}[
-            scheme.closing
-        ]
+        breaking = "starts the next" if _follows(scheme) else "does not belong"
+        text += "; the completing row belongs" if scheme.closing == "include" else f"; the breaking row {breaking}"
     return f"per key the longest of: {text}" if scheme.longest else text
 
 
@@ -117,7 +151,7 @@ def _moves(scheme: DeltaFrames) -> str:
 
 def _cell(value: Value, cells: float | tuple[float, ...]) -> str:
     if isinstance(cells, tuple):
-        return f"{value.text} split at {_several([f'{p:g}' for p in cells], 'and')}"
+        return f"{value.text} split at {_several([_number(p) for p in cells], 'and')}"
     return f"{value.text} in steps of {_size(value, cells)}"
 
 
@@ -147,9 +181,9 @@ def _limits(scheme: Scheme) -> str:
     if limits.has_minimum and isinstance(scheme, ChainFrames) and scheme.closing == "include":
         text += "; a segment goes on until it is long enough"
     elif limits.has_minimum:
-        text += "; a stretch that is too short is not reported"
+        text += f"; a stretch that is too short {'belongs to the gap' if _gaps(scheme) else 'is not reported'}"
     if limits.has_maximum:
-        text += "; the row that would be too much starts the next segment"
+        text += f"; the row that would be too much {'starts the next' if _follows(scheme) else 'is not in the'} segment"
     return text
 
 
@@ -161,7 +195,7 @@ def _schedule(schedule: Schedule) -> str:
 def _nulls(scheme: Scheme) -> str:
     if isinstance(scheme, SessionFrames):
         return ""
-    if isinstance(scheme, HysteresisFrames) and scheme.nulls == "breaks":
+    if isinstance(scheme, HysteresisFrames):
         what = "a row whose closing condition is null"
     elif isinstance(scheme, RunFrames) and scheme.conditions:
         what = "a row with a null condition"
@@ -171,13 +205,12 @@ def _nulls(scheme: Scheme) -> str:
         return ""
     if scheme.nulls == "invisible":
         return f"{what} is as if it were not there"
-    gaps = isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
-    return f"{what} is in {'a gap' if gaps else 'no segment'} and ends an open segment"
+    return f"{what} is in {'a gap' if _gaps(scheme) else 'no segment'} and ends an open segment"
 
 
 def _reports(scheme: Scheme) -> str:
     parts = []
-    if isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps:
+    if _gaps(scheme):
         parts.append("the gaps between segments too, marked")
     if isinstance(scheme, ChainFrames):
         match scheme.placement:
@@ -192,7 +225,8 @@ def _reports(scheme: Scheme) -> str:
                 }
                 parts.append(f"only segments that start where {condition}; a new start {then[on_overlap]}")
         if scheme.remainder:
-            parts.append("an incomplete last segment too, as remainder")
+            early = scheme.nulls == "breaks" or (scheme.schedule is not None and scheme.schedule.missing == "breaks")
+            parts.append(f"{'incomplete segments' if early else 'an incomplete last segment'} too, as remainder")
     return "; ".join(parts)
 
 
@@ -228,7 +262,7 @@ def _state(scheme: Scheme, calls: tuple[tuple[str, Aggregate], ...]) -> str:
         text += "; one open segment at most"
     if isinstance(scheme, RunFrames) and scheme.limits.has_minimum and scheme.limits.has_maximum:
         text += "; pieces that were cut wait until the whole stretch has met its minimum"
-    if isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps:
+    if _gaps(scheme):
         text += "; start, last and rows of the open gap"
     if scheme.longest:
         text += "; the longest so far"

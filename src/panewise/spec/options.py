@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Union
 
 from panewise.errors import SpecError
-from panewise.spec.check import choice, sql
+from panewise.spec.check import MAX_WHOLE, choice, shown, sql
 from panewise.spec.duration import Amount, Duration, amount
 
 __all__ = [
@@ -50,11 +51,15 @@ NO_LIMITS = Limits()
 def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
         raise SpecError(
             f"`{name}` ({value!r}) must be a whole number of rows, at least 1. Give 1 or more, or leave it out."
         )
-    return value
+    if int(value) > MAX_WHOLE:
+        raise SpecError(
+            f"`{name}` ({shown(value)}) is more rows than 64 bits count: at most 2^63 - 1. Give less, or leave it out."
+        )
+    return int(value)
 
 
 def _same_kind(a: Amount, b: Amount) -> bool:
