@@ -31,7 +31,8 @@ with marked as (
   from {table}
 ), numbered as (
   select sensor, ts, slow,
-         sum(case when slow = before then 0 else 1 end) over (partition by sensor order by ts) as run
+         sum(case when slow = before then 0 else 1 end)
+           over (partition by sensor order by ts rows between unbounded preceding and current row) as run
   from marked
 )
 select sensor, min(ts) as start, max(ts) as end, count(*) as rows

@@ -1,7 +1,7 @@
 """Sorted rows of many keys, batch by batch, through the segment operator: one key after another.
 
 The batches hold what Apply has made of the source, under fixed names: keys k0, k1, ..., `at`, framing values v0, ...,
-conditions c0, ..., and what aggregates read, a0, ... (none for count(*)).
+conditions c0, ..., and what aggregates read, a0, ... (none for count(*), one for all that read the same).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page
 from panewise.kernel.progress import Progress, check_amounts, progress_of
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
@@ -99,7 +99,7 @@ class Reader:
 
     def __init__(self, layout: Layout) -> None:
         scheme = layout.plan.scheme
-        self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, layout.input_types
+        self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, input_columns(layout.agg)
         self._n_values, self._n_conditions = len(scheme.values), len(scheme.conditions)
 
     def page(self, batch: pa.RecordBatch, at: Array, offsets: Array, slots: Array, ends: Array) -> Page:
@@ -112,7 +112,7 @@ class Reader:
         for c in range(self._n_conditions):
             column = batch.column(f"c{c}").cast(pa.uint8())
             conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
-        inputs = [None if arrow is None else batch.column(f"a{a}") for a, arrow in enumerate(self._inputs)]
+        inputs = [None if name is None else batch.column(name) for name in self._inputs]
         floats, ints, valid = self._aggregation.read(inputs, rows)
         return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends)
 

@@ -13,7 +13,7 @@ from panewise.errors import InputError
 from panewise.kernel.apply import evaluate
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.local.source import is_plain, plain, read
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Aggregate, aggregates, input_columns
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
@@ -112,7 +112,7 @@ def segments_local(
     columns |= {f"b{i}": column for i, column in enumerate(breaks)}
     columns |= {f"v{i}": column for i, column in enumerate(values)}
     columns |= {f"c{i}": column for i, column in enumerate(conditions)}
-    columns |= {f"a{i}": column for i, column in enumerate(inputs) if column is not None}
+    columns |= {name: column for name, column in zip(input_columns(calls), inputs, strict=True) if name is not None}
     rows = pa.table(columns)
     present = rows.filter(pc.is_valid(rows.column("at")))
     order = [(name, "ascending", "at_start") for name in columns]

@@ -20,7 +20,7 @@ from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import check_input
 from panewise.kernel.progress import check_at
 from panewise.kernel.sequence import Layout, check_condition, check_value
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
@@ -242,7 +242,9 @@ def apply(plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...], df: DataFrame)
     named = zip(scheme.condition_options, scheme.conditions, strict=False)
     ordering |= {f"c{i}": source.condition(option, text) for i, (option, text) in enumerate(named)}
     inputs = [source.input(name, call) for name, call in agg]
-    ordering |= {f"a{i}": column for i, (column, _) in enumerate(inputs) if column is not None}
+    for name, (column, _) in zip(input_columns(agg), inputs, strict=True):
+        if name is not None and column is not None:
+            ordering[name] = column
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(_arrow(kind) for _, kind in keys)
     layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs))

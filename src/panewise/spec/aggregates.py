@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from panewise.errors import SpecError
 from panewise.spec.check import sql
 
-__all__ = ["FRAMING_FUNCTIONS", "FUNCTIONS", "Aggregate", "aggregates"]
+__all__ = ["FRAMING_FUNCTIONS", "FUNCTIONS", "Aggregate", "aggregates", "input_columns"]
 
 FUNCTIONS = ("avg", "count", "first", "last", "max", "min", "stddev", "sum")
 """What `agg=` computes over a segment's rows."""
@@ -73,6 +73,16 @@ class Aggregate:
 
     def __str__(self) -> str:
         return f"{self.function}({'*' if self.argument is None else self.argument})"
+
+
+def input_columns(calls: tuple[tuple[str, Aggregate], ...]) -> tuple[str | None, ...]:
+    """The column that each aggregate reads, under its name on the way to the operator; None for count(*).
+
+    >>> input_columns((("n", Aggregate("count", None)), ("a", Aggregate("avg", "x")), ("b", Aggregate("max", "x"))))
+    (None, 'a1', 'a1')
+    """
+    arguments = [call.argument for _, call in calls]
+    return tuple(None if argument is None else f"a{arguments.index(argument)}" for argument in arguments)
 
 
 def aggregates(calls: object) -> tuple[tuple[str, Aggregate], ...]:
