@@ -20,7 +20,7 @@ DDL = "i int, j int, l bigint, x double, y double, f float, d decimal(10,2), p b
 @pytest.fixture(scope="module")
 def df(spark: SparkSession) -> DataFrame:
     """The table, with null for NaN, as panewise reads every column."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     given = spark.createDataFrame(TABLE, f"{DDL}, `A b` int")
     return given.withColumns({name: F.nanvl(name, F.lit(None)) for name in "xyf"})

@@ -83,7 +83,7 @@ def in_memory(name: str, size: int) -> list[str]:
 
 def together(df: DataFrame, names: Iterable[str] = PLANS) -> dict[str, list[str]]:
     """What several plans find, in one job."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     parts = []
     for name in names:
@@ -485,7 +485,7 @@ def test_the_schema_is_as_documented(spark: SparkSession) -> None:
 
 
 def test_ids_count_from_zero_and_keys_with_ids_are_unique(spark: SparkSession) -> None:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     found = PLANS["delta"].segments(spark.createDataFrame(stream(5_000)))
     per_key = found.groupBy("sensor").agg(

@@ -10,8 +10,8 @@ from typing import Any
 
 import sqlglot
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # what every PySpark user calls it
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from sqlglot import exp
 
 from panewise.cli.run import quoted, read

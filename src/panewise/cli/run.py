@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # what every PySpark user calls it
+from pyspark.sql import functions as F
 
 from panewise.cli.show import screen, show
 from panewise.cli.steps import watched

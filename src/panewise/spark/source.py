@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import functions as F  # noqa: N812  # what every PySpark user calls it
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
