@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types imports format bench clean
+.PHONY: help setup demo test test-all lint types imports kafka format bench clean
 
 bin := .venv/bin
 # Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
@@ -23,10 +23,10 @@ setup: .venv/.ready ## install everything: Python packages, Java where it is mis
 demo: setup ## a first look: find segments in generated data
 	@$(with_java) $(bin)/panewise demo
 
-test: lint types imports ## everything that must pass before a commit; CI runs this
+test: lint types imports kafka ## everything that must pass before a commit; CI runs this
 	@$(with_java) $(bin)/pytest -m "not slow"
 
-test-all: lint types imports ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
+test-all: lint types imports kafka ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
 	@$(with_java) $(bin)/pytest
 
 lint: setup ## style and formatting
@@ -38,6 +38,9 @@ types: setup ## static types
 
 imports: setup ## who may import whom
 	@$(bin)/lint-imports --no-logo
+
+kafka: setup ## a Kafka broker and Spark's connectors for its tests; without them those are skipped
+	@scripts/kafka.sh >/dev/null || echo "The tests that need Kafka will be skipped." >&2
 
 format: setup ## fix style and formatting where a machine can
 	@$(bin)/ruff check --quiet --fix

@@ -14,6 +14,7 @@ from panewise.errors import DataError, InputError, JobError, PanewiseError, Spec
 from panewise.local.runner import segments_local
 from panewise.plan import Plan
 from panewise.spark.session import session
+from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
 
 __all__ = [
     "CustomScheme",
@@ -27,9 +28,15 @@ __all__ = [
     "boundary_frames",
     "custom_frames",
     "delta_frames",
+    "external",
+    "in_band",
+    "ordered_per",
+    "schedule",
     "segments_local",
     "session",
     "session_frames",
+    "slack",
     "threshold_frames",
     "trend_frames",
+    "watermark",
 ]

@@ -7,15 +7,14 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from numbers import Integral, Real
-from typing import Any, Protocol, Union, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from panewise.errors import SpecError
 from panewise.plan import Plan
 from panewise.spec.aggregates import FRAMING_FUNCTIONS, Aggregate
 from panewise.spec.check import choice, flag, shown, sql
-from panewise.spec.duration import Duration, amount
+from panewise.spec.duration import AmountLike, Duration, amount
 from panewise.spec.extent import extent as checked_extent
 from panewise.spec.frames import (
     AggregateFrames,
@@ -41,7 +40,6 @@ __all__ = [
     "trend_frames",
 ]
 
-AmountLike = Union[str, int, float, timedelta, Duration]
 _NULLS = ("breaks", "invisible")
 _PARTITIONING_MISSING = ("ignored", "breaks")
 

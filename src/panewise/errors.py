@@ -6,6 +6,7 @@
     ├── SpecError      a plan that cannot be: a wrong option, value or combination (also a ValueError)
     ├── InputError     data that does not fit the plan: an unknown column, an unusable type (also a ValueError)
     ├── DataError      rows that break a rule while they are read: a tie under ties="error", an overflowing sum
+    ├── StateError     a checkpoint that does not fit the plan, or this version
     └── JobError       a job file that cannot be read (also a ValueError)
 
 Every message names the argument, the value, the rule and what to do.
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-__all__ = ["DataError", "InputError", "JobError", "PanewiseError", "SpecError", "did_you_mean"]
+__all__ = ["DataError", "InputError", "JobError", "PanewiseError", "SpecError", "StateError", "did_you_mean"]
 
 
 class PanewiseError(Exception):
@@ -33,6 +34,10 @@ class InputError(PanewiseError, ValueError):
 
 class DataError(PanewiseError):
     """Rows that break a rule while they are read."""
+
+
+class StateError(PanewiseError):
+    """A checkpoint that does not fit the plan, or this version."""
 
 
 class JobError(PanewiseError, ValueError):

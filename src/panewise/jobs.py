@@ -16,7 +16,7 @@ from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
 from panewise.spec.aggregates import aggregates
 from panewise.spec.codec import Table, dumps, loads
-from panewise.spec.duration import Amount, Duration
+from panewise.spec.duration import Duration, written
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -30,25 +30,44 @@ from panewise.spec.frames import (
     TrendFrames,
     Value,
 )
-from panewise.spec.job import SCREEN, ConsoleSink, FileSink, FileSource, Plot, Sink, Source, TableSource
+from panewise.spec.job import SCREEN, Plot, Sink, Source, StreamOptions
 from panewise.spec.options import Saturated, Starts
+from panewise.spec.punctuate import check_punctuation
+from panewise.spec.tables import (
+    plot_from_table,
+    plot_to_mapping,
+    punctuation_from_table,
+    punctuation_to_mapping,
+    sink_from_table,
+    sink_to_mapping,
+    source_from_table,
+    source_to_mapping,
+    stream_from_table,
+    stream_to_mapping,
+)
 
 __all__ = ["Job", "job_from_toml", "job_to_toml", "plan_from_mapping", "plan_to_mapping", "read_job"]
 
 _SCHEMES = {name: getattr(builders, name) for name in builders.__all__ if name.endswith("_frames")}
-_TABLES = ("source", "plan", "agg", "sink", "plot")
+_TABLES = ("source", "plan", "agg", "stream", "sink", "plot")
+_NEEDS_STREAM = '[stream] is missing: a stream needs a checkpoint. Add [stream] with checkpoint = "out/checkpoint".'
+_NO_STREAM = "[stream] says how a stream is run, and [source] is none. Add stream = true to it, or leave [stream] out."
 _EXACT = 2**53
 
 
 @dataclass(frozen=True)
 class Job:
-    """A plan with its source, aggregates (name and SQL call), sink and plot: all that `panewise run` needs."""
+    """A plan with its source, aggregates (name and SQL call), sink and plot: all that `panewise run` needs.
+
+    Where the source is a stream, `stream` says how it is run.
+    """
 
     source: Source
     plan: Plan
     agg: tuple[tuple[str, str], ...] = ()
     sink: Sink = SCREEN
     plot: Plot | None = None
+    stream: StreamOptions | None = None
 
 
 def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
@@ -63,7 +82,7 @@ def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
         raise JobError(f"`scheme` in [plan] ({name!r}) is not a scheme. {did_you_mean(name, _SCHEMES)}")
     # `scheme` is taken by the builder's name, so a custom scheme's class is called `custom`
     parameters = {"custom" if p == "scheme" else p: v for p, v in inspect.signature(_SCHEMES[name]).parameters.items()}
-    table.only(name, [*parameters, "scheme", "by", "at", "tie_break", "ties"])
+    table.only(name, [*parameters, "scheme", "by", "at", "punctuation", "tie_break", "ties"])
     options = {option: table.content[option] for option in parameters if option in table.content}
     for option, parameter in parameters.items():
         if parameter.default is parameter.empty and option not in options:
@@ -76,8 +95,12 @@ def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
         for option in ("tie_break", "ties"):
             if option in table.content:
                 raise JobError(f"`{option}` in [plan] says how rows with one `at` are ordered. Add `at`.")
+        if "punctuation" in table.content:
+            raise JobError("`punctuation` in [plan] says how far `at` has come. Add `at`.")
         return plan
-    return plan.at(at, tie_break=table.list("tie_break", str), ties=table.optional("ties", str, "all"))
+    told = table.optional("punctuation", dict)
+    punctuation = None if told is None else punctuation_from_table(Table("plan.punctuation", told))
+    return plan.at(at, punctuation, tie_break=table.list("tie_break", str), ties=table.optional("ties", str, "all"))
 
 
 def _class(path: object) -> object:
@@ -125,6 +148,8 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         table["tie_break"] = list(plan.tie_break)
     if plan.ties != "all":
         table["ties"] = plan.ties
+    if plan.punctuation is not None:
+        table["punctuation"] = punctuation_to_mapping(plan.punctuation)
     return table
 
 
@@ -148,7 +173,7 @@ def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
         case TrendFrames():
             return "trend_frames", {"value": scheme.value.text, "direction": scheme.direction}
         case SessionFrames():
-            return "session_frames", {"gap": _amount(scheme.gap)}
+            return "session_frames", {"gap": written(scheme.gap)}
         case CustomFrames():
             return "custom_frames", {"custom": _class_path(scheme.scheme)}
 
@@ -167,9 +192,9 @@ def _shared_options(scheme: Scheme) -> dict[str, Any]:
         options["remainder"] = scheme.remainder
     limits, schedule = scheme.limits, scheme.schedule
     options |= {
-        "min_duration": _amount(limits.min_duration),
+        "min_duration": written(limits.min_duration),
         "min_rows": limits.min_rows,
-        "max_duration": _amount(limits.max_duration),
+        "max_duration": written(limits.max_duration),
         "max_rows": limits.max_rows,
         "extent": scheme.extent,
         "longest": scheme.longest,
@@ -177,13 +202,9 @@ def _shared_options(scheme: Scheme) -> dict[str, Any]:
     if not isinstance(scheme, SessionFrames):
         options["nulls"] = scheme.nulls
     if schedule is not None:
-        every, jitter = _amount(schedule.every), _amount(schedule.jitter)
+        every, jitter = written(schedule.every), written(schedule.jitter)
         options |= {"expect_every": every, "jitter": jitter, "missing": schedule.missing}
     return options
-
-
-def _amount(amount: Amount | None) -> str | int | float | None:
-    return str(amount) if isinstance(amount, Duration) else amount
 
 
 def _number(number: float) -> int | float:
@@ -219,13 +240,18 @@ def job_from_toml(text: str) -> Job:
     tables = {name: Table(name, table) for name, table in content.items()}
     plan = plan_from_mapping(tables["plan"].content)
     tables["plan"].required("at", str, 'at = "time"')
+    check_punctuation(plan)
     agg = aggregates(tables["agg"].content) if "agg" in tables else ()
+    source = source_from_table(tables["source"])
+    if source.stream != ("stream" in tables):
+        raise JobError(_NEEDS_STREAM if source.stream else _NO_STREAM)
     return Job(
-        source=_source(tables["source"]),
+        source=source,
         plan=plan,
         agg=tuple((name, str(call)) for name, call in agg),
-        sink=_sink(tables["sink"]) if "sink" in tables else SCREEN,
-        plot=_plot(tables["plot"]) if "plot" in tables else None,
+        sink=sink_from_table(tables["sink"]) if "sink" in tables else SCREEN,
+        plot=plot_from_table(tables["plot"]) if "plot" in tables else None,
+        stream=stream_from_table(tables["stream"]) if "stream" in tables else None,
     )
 
 
@@ -240,49 +266,11 @@ def read_job(path: str | PathLike[str]) -> Job:
     return job_from_toml(text)
 
 
-def _source(table: Table) -> Source:
-    form = table.word("format", ("parquet", "csv", "json", "table"))
-    named = ("table",) if form == "table" else ("path", "schema")
-    table.only(f"a {form} source", ["format", *named, "options"])
-    options = Table("source.options", table.optional("options", dict, {}))
-    if "schema" in options.content:
-        raise JobError("`schema` in [source.options] is not an option of Spark's reader. Put it above, into [source].")
-    given = tuple((name, options.text(name)) for name in options.content)
-    if form == "table":
-        return TableSource(table.required("table", str, 'table = "db.name"'), given)
-    path = table.required("path", str, 'path = "data/router"')
-    return FileSource(form, path, table.optional("schema", str), given)
-
-
-def _sink(table: Table) -> Sink:
-    # what has no place to go to is shown
-    shown = None if {"path", "mode"} & set(table.content) else "console"
-    form = table.word("format", ("console", "parquet", "csv"), shown)
-    table.only(f"a {form} sink", ["format", *(("limit", "order") if form == "console" else ("path", "mode"))])
-    if form == "console":
-        limit = table.optional("limit", int, SCREEN.limit)
-        if limit < 1:
-            raise JobError(f"`limit` in [sink] ({limit}) must be at least 1. Give the number of segments to show.")
-        return ConsoleSink(limit, table.optional("order", str))
-    path = table.required("path", str, 'path = "out/segments"')
-    return FileSink(form, path, table.word("mode", ("error", "overwrite"), "error"))
-
-
-def _plot(table: Table) -> Plot:
-    table.only("a plot", ["value", "path", "keys", "threshold"])
-    value, path = table.required("value", str, 'value = "speed"'), table.required("path", str, 'path = "out/plot.png"')
-    keys = table.list("keys", str) if not _whole(table.content.get("keys")) else table.list("keys", int)
-    return Plot(value, path, keys, table.optional("threshold", float))
-
-
-def _whole(keys: object) -> bool:
-    return bool(keys) and all(isinstance(key, int) for key in (keys if isinstance(keys, list) else [keys]))
-
-
 def job_to_toml(job: Job) -> str:
     """The text of a job file; `job_from_toml` is its inverse.
 
     >>> loss = builders.threshold_frames("drop_pct > 0.3").by("router").at("rpt_time")
+    >>> from panewise.spec.job import TableSource
     >>> print(job_to_toml(Job(TableSource("reports"), loss)), end="")
     [source]
     format = "table"
@@ -299,27 +287,14 @@ def job_to_toml(job: Job) -> str:
     """
     if job.plan.time is None:
         raise JobError('`at` is missing in the plan of the job. Add .at("column").')
-    source, sink, plot = job.source, job.sink, job.plot
-    tables: dict[str, dict[str, Any]] = {}
-    match source:
-        case FileSource():
-            tables["source"] = {"format": source.format, "path": source.path, "schema": source.schema}
-        case TableSource():
-            tables["source"] = {"format": "table", "table": source.table}
-    if source.options:
-        tables["source"]["options"] = dict(source.options)
-    tables["plan"] = plan_to_mapping(job.plan)
+    if job.source.stream != (job.stream is not None):
+        raise JobError(_NEEDS_STREAM if job.source.stream else _NO_STREAM)
+    tables = {"source": source_to_mapping(job.source), "plan": plan_to_mapping(job.plan)}
     if job.agg:
         tables["agg"] = dict(job.agg)
-    match sink:
-        case FileSink():
-            mode = None if sink.mode == "error" else sink.mode
-            tables["sink"] = {"format": sink.format, "path": sink.path, "mode": mode}
-        case ConsoleSink():
-            limit = None if sink.limit == SCREEN.limit else sink.limit
-            tables["sink"] = {"format": "console", "limit": limit, "order": sink.order}
-    if plot is not None:
-        keys = list(plot.keys) or None
-        tables["plot"] = {"keys": keys, "value": plot.value, "path": plot.path, "threshold": plot.threshold}
-    given = {name: {k: v for k, v in table.items() if v is not None} for name, table in tables.items()}
-    return dumps(given)
+    if job.stream is not None:
+        tables["stream"] = stream_to_mapping(job.stream)
+    tables["sink"] = sink_to_mapping(job.sink)
+    if job.plot is not None:
+        tables["plot"] = plot_to_mapping(job.plot)
+    return dumps(tables)

@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from panewise.errors import InputError
 from panewise.spec.check import choice, column, columns
+from panewise.spec.duration import AmountLike
+from panewise.spec.emit import emit as checked_emit
 from panewise.spec.explain import explain
 from panewise.spec.plan import TIES, PlanSpec
+from panewise.spec.punctuate import Punctuation
+from panewise.spec.punctuate import punctuation as checked_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
@@ -24,25 +29,65 @@ class Plan(PlanSpec):
         """Within each value of these columns."""
         return replace(self, keys=columns("by", names))
 
-    def at(self, name: str, *, tie_break: str | Sequence[str] | None = None, ties: str = "all") -> Plan:
-        """In the order of this column, then of `tie_break`."""
+    def at(
+        self,
+        name: str,
+        punctuation: Punctuation | None = None,
+        *,
+        tie_break: str | Sequence[str] | None = None,
+        ties: str = "all",
+    ) -> Plan:
+        """In the order of this column, then of `tie_break`; `punctuation` says how a stream knows its progress."""
         return replace(
             self,
             time=column("at", name),
             tie_break=() if tie_break is None else columns("tie_break", tie_break),
             ties=choice("ties", ties, TIES),
+            punctuation=None if punctuation is None else checked_punctuation(punctuation),
         )
 
     def segments(
-        self, df: DataFrame, agg: Mapping[str, str] | None = None, *, observation: Observation | None = None
+        self,
+        df: DataFrame,
+        agg: Mapping[str, str] | None = None,
+        *,
+        emit: str = "final",
+        fragment_every: AmountLike | None = None,
+        late: bool = False,
+        shards: int | None = None,
+        control: str | None = None,
+        clock: DataFrame | None = None,
+        observation: Observation | None = None,
     ) -> DataFrame:
         """The segments of a DataFrame, one row each, with aggregates over their rows.
 
-        `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action has run.
+        `emit` sends what is certain of a segment before it is over: its `"fragments"`, or `"updates"` of all of it,
+        at most every `fragment_every`. Of a streaming DataFrame: `late` adds the rows that broke a promise, in a
+        column of that name (`pw.outputs` tells them apart); `shards` is how many parts the keys are dealt to, for
+        good; `control` is a folder through which a running query is told things (`pw.Control`); `clock` a stream
+        with a `timestamp` that ticks for `idle_after`, in place of Spark's own rate source.
+
+        Of a batch: `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action
+        has run.
         """
+        sent = checked_emit(emit, fragment_every)
+        if df.isStreaming:
+            from panewise.spark.stream import segments as of_stream
+
+            if observation is not None:
+                raise InputError(
+                    "`observation` is for a batch; a stream is watched while it runs. Use pw.progress(query)."
+                )
+            return of_stream(self, df, agg, sent, late=late, shards=shards, control=control, clock=clock)
         from panewise.spark.batch import segments
 
-        return segments(self, df, agg, observation)
+        given = {"late": late or None, "shards": shards, "control": control, "clock": clock}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(
+                    f"`{name}` is for a stream, and `df` is a batch. Leave it out, or use spark.readStream."
+                )
+        return segments(self, df, agg, observation, sent)
 
     def explain(self, agg: Mapping[str, str] | None = None) -> None:
         """Print what will happen: stages, shape, and the state that a key needs."""

@@ -14,6 +14,7 @@ from panewise.builders import (
 )
 from panewise.plan import Plan
 from panewise.spec.explain import explain
+from panewise.spec.punctuate import Punctuation, external, in_band, ordered_per, schedule, slack, watermark
 
 LOSS = """\
 Finds          the stretches of rows in which drop_pct > 0.3 holds
@@ -191,3 +192,55 @@ def test_remainders() -> None:
     assert line(plan, "Reports") == "an incomplete last segment too, as remainder"
     plan = aggregate_frames("sum(v)", reaches=9, remainder=True, nulls="breaks")
     assert line(plan, "Reports") == "incomplete segments too, as remainder"
+
+
+LATER = "one that comes later is in no segment"
+IN_ORDER = "rows come in order of ts; one that does not is in no segment"
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (in_band("kind = 'end'"), "rows where kind = 'end' are no data: no more rows come up to their ts"),
+        (in_band("done", per_key=True), "rows where done are no data: no more rows come up to their ts, of their key"),
+        (slack("10 s"), f"rows may come 10 seconds late; {LATER}"),
+        (slack(2.5), f"rows may come 2.5 late; {LATER}"),
+        (slack("0 s"), IN_ORDER),
+        (slack(0), IN_ORDER),
+        (slack(0.0), IN_ORDER),
+        (
+            slack("10 s", per=["road", "lane"], ahead_limit="1 hour"),
+            f"rows may come 10 seconds late; {LATER}; "
+            "a road, lane more than 1 hour ahead of the others counts as just that far",
+        ),
+        (slack(rows=50), f"rows may come 50 rows late; {LATER}"),
+        (slack(rows=1), f"rows may come 1 row late; {LATER}"),
+        (slack(rows=0), IN_ORDER),
+        (ordered_per("router"), "each router comes in order, and counts by itself"),
+        (ordered_per("site"), "each site comes in order, and the one that is furthest behind counts"),
+        (
+            ordered_per("site", idle_after="30 s", expect=4, ahead_limit="1 hour"),
+            "each site comes in order, and the one that is furthest behind counts; nothing before all 4 were heard; "
+            "one that is silent for 30 seconds is not waited for; "
+            "a site more than 1 hour ahead of the others counts as just that far",
+        ),
+        (
+            schedule(give_up_after="5 min"),
+            "readings that are due have come, or are given up 5 minutes later; "
+            "where none is missing there is no waiting",
+        ),
+        (watermark(), "Spark's watermark, as withWatermark sets it"),
+        (external(object(), "upto"), "as another stream promises in its upto"),
+        (external(object(), "upto", per_key=True), "as another stream promises in its upto, key by key"),
+    ],
+    ids=repr,
+)
+def test_how_progress_is_known(told: Punctuation, text: str) -> None:
+    assert line(threshold_frames("a").by("router").at("ts", told), "Progress") == text
+
+
+def test_progress_comes_after_order_and_only_where_it_is_said() -> None:
+    plan = session_frames("30 minutes").by("user")
+    names = [text.split("  ")[0] for text in explain(plan.at("ts", slack("1 min"))).splitlines()]
+    assert names == ["Finds", "Within", "Order", "Progress", "Shape", "Interval", "Stages", "State per key"]
+    assert line(plan.at("ts"), "Progress") == line(plan, "Progress") == ""

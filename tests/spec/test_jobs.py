@@ -317,7 +317,8 @@ ERRORS = [
     ),
     (
         '[source]\nformat = "orc"\n' + PLAN,
-        '`format` in [source] (\'orc\') must be one of "parquet", "csv", "json", "table". Choose one of these.',
+        '`format` in [source] (\'orc\') must be one of "parquet", "csv", "json", "table", "kafka". '
+        "Choose one of these.",
     ),
     ('[source]\npath = "p"\n' + PLAN, '`format` is missing in [source]. Add it, such as format = "parquet".'),
     (

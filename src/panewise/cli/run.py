@@ -16,7 +16,7 @@ from panewise.cli.show import screen, show
 from panewise.cli.steps import watched
 from panewise.errors import JobError
 from panewise.jobs import Job
-from panewise.spec.job import ConsoleSink, FileSink, FileSource, Source, TableSource
+from panewise.spec.job import ConsoleSink, FileSink, FileSource, KafkaSource, Source, TableSource
 
 __all__ = ["Outcome", "check", "quoted", "read", "run"]
 
@@ -78,6 +78,8 @@ def _meet(source: str, sink: str) -> bool:
 
 def read(spark: SparkSession, source: Source) -> DataFrame:
     """The rows of a source."""
+    if isinstance(source, KafkaSource) or source.stream:
+        raise JobError("[source] is a stream, and this command can't read one yet. Leave `stream` and [stream] out.")
     reader = spark.read.options(**dict(source.options))
     try:
         if isinstance(source, TableSource):
@@ -89,7 +91,7 @@ def read(spark: SparkSession, source: Source) -> DataFrame:
         raise JobError(_unreadable(source, error)) from None
 
 
-def _unreadable(source: Source, error: AnalysisException | ParseException) -> str:
+def _unreadable(source: FileSource | TableSource, error: AnalysisException | ParseException) -> str:
     said, condition = _said(error), error.getCondition()
     if isinstance(source, TableSource):
         if condition == "TABLE_OR_VIEW_NOT_FOUND":

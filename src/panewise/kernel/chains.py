@@ -17,9 +17,13 @@ from panewise.kernel.progressions import add, begin, breaks, passes
 from panewise.kernel.segmenting import (
     ALL,
     BREAKS,
+    EMIT,
     EVERY,
     EXTENT,
+    FINAL,
+    FRAGMENTS,
     HAS_MAX,
+    HELD,
     INVISIBLE,
     LONGEST,
     MAX_DURATION,
@@ -33,12 +37,13 @@ from panewise.kernel.segmenting import (
 from panewise.kernel.spans import missing_between, span_more_than
 
 __all__ = [
-    "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_INTS", "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
+    "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_FRAME_ATS", "N_FRAME_INTS", "N_INTS",
+    "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
     "chain_page", "chain_rows", "forget_stale",
 ]  # fmt: skip
 
 # settings beyond the shared ones
-INCLUDE, PLACEMENT, REMAINDER, SOLO = 7, 8, 9, 10
+INCLUDE, PLACEMENT, REMAINDER, SOLO = range(sg.N_WHOLE, sg.N_WHOLE + 4)
 CHAINED, CLOSE, DROP, CONTINUE, SATURATED = range(5)
 
 # state of a key
@@ -48,8 +53,10 @@ SEEN, BETWEEN, NEXT_ID, HAS_BEST = range(4)
 N_INTS = 4
 
 # a frame: in `at`, and in whole numbers. START and BEFORE turn into the bounds when it closes.
-START, BEFORE = range(2)
-HAS_BEFORE, ROWS, DECIDED, STATUS, FLAGS = range(5)
+START, BEFORE, SENT = range(3)
+N_FRAME_ATS = 3
+HAS_BEFORE, ROWS, DECIDED, STATUS, FLAGS, PART, SENT_ROWS = range(7)
+N_FRAME_INTS = 7
 OPEN, CLOSED, GONE = range(3)
 
 # why a frame closes
@@ -75,11 +82,11 @@ def _grow_frames(frames: Any, needed: Any) -> Any:
         return frames
     room = max(2 * n, needed)
     more = (
-        np.empty((room, 2), fa.dtype),
-        np.empty((room, 5), np.int64),
+        np.empty((room, N_FRAME_ATS), fa.dtype),
+        np.empty((room, N_FRAME_INTS), np.int64),
         np.empty((room, states.shape[1]), np.float64),
-        np.empty((room, 4, ff.shape[2], 3), np.float64),
-        np.empty((room, 4, fi.shape[2], 2), np.int64),
+        np.empty((room, sg.N_FOLDS, ff.shape[2], 3), np.float64),
+        np.empty((room, sg.N_FOLDS, fi.shape[2], 2), np.int64),
     )
     more[0][:n] = fa
     more[1][:n] = fn
@@ -123,6 +130,11 @@ def _close(
             flags |= REMAINDER_FLAG
     else:
         report = sg.long_enough(whole, measured, start, end, fn[f, ROWS])
+    if whole[EMIT] == FRAGMENTS and fn[f, PART] > 0:
+        start, flags = fa[f, SENT], flags & ~sg.START_INCLUDED
+        fn[f, ROWS] -= fn[f, SENT_ROWS]
+        if end < start:
+            end, flags = start, flags | sg.END_INCLUDED
     fn[f, STATUS] = CLOSED if report else GONE
     fn[f, FLAGS] = flags
     slot = sg.closing_fold(whole[EXTENT], s[BETWEEN], has_next, following, a[LATEST], missed)
@@ -181,6 +193,7 @@ def _flush(frames: Any, base: Any, count: Any, records: Any, done: Any, group: A
                 False,
                 fn[f, FLAGS],
                 fn[f, ROWS],
+                fn[f, PART],
                 ff[f, ALL],
                 fi[f, ALL],
             )
@@ -267,7 +280,7 @@ def chain_rows(
                 count += 1
                 fa[f, START], fa[f, BEFORE] = t, a[LAST]
                 fn[f, HAS_BEFORE], fn[f, ROWS], fn[f, STATUS], fn[f, FLAGS] = s[SEEN], 1, OPEN, 0
-                fn[f, DECIDED] = 0
+                fn[f, DECIDED], fn[f, PART], fn[f, SENT_ROWS] = 0, 0, 0
                 if include or whole[SOLO]:
                     fn[f, DECIDED] = passes(kind, limits, strict, states, f, values, i)
                 if folding:
@@ -279,13 +292,104 @@ def chain_rows(
 
 
 @compiled
+def _ended_by(frames: Any, f: Any, a: Any, whole: Any, measured: Any, until: Any, soonest: Any) -> int:
+    """Why progress alone ends a frame, whatever row comes next; STAYS where the next one still decides."""
+    fa, fn = frames[0], frames[1]
+    extent, last = whole[EXTENT], a[LAST]
+    missed = sg.missed_by(whole, measured, last, until, soonest)
+    if extent == POSSIBLE or (extent == HELD and not missed):
+        return STAYS
+    if whole[INCLUDE]:
+        if _completed(fa, fn, f, a, whole, measured, False, last, missed):
+            return STAYS if whole[PLACEMENT] == SATURATED and not missed else COMPLETE
+        # a maximum stops a minimal frame only if there is a next row (ruling 12)
+        return BROKEN if missed else STAYS
+    if missed:
+        return COMPLETE
+    if whole[PLACEMENT] == SATURATED:
+        return STAYS
+    if fn[f, DECIDED]:
+        return COMPLETE
+    if (whole[HAS_MAX] and span_more_than(fa[f, START], max(soonest, last), measured[MAX_DURATION])) or (
+        fn[f, ROWS] == whole[MAX_ROWS]
+    ):
+        return STOPPED
+    return STAYS
+
+
+@compiled
+def _send_parts(
+    frames: Any, base: Any, count: Any, records: Any, done: Any, group: Any, a: Any, s: Any, whole: Any, measured: Any,
+    until: Any, soonest: Any,
+) -> Any:  # fmt: skip
+    """Send what is new of the open frames that are certain, in order: one that is not holds back those behind it."""
+    fa, fn, _, ff, fi = frames
+    extent = whole[EXTENT]
+    end, known = sg.part_end(whole, measured, a[LAST], until)
+    sure = sg.sure_end(whole, measured, a[LAST], soonest)
+    for f in range(base, base + count):
+        if fn[f, STATUS] != OPEN:
+            continue
+        open_start = extent == POSSIBLE and fn[f, HAS_BEFORE]
+        start = fa[f, BEFORE] if open_start else fa[f, START]
+        if not sg.long_enough(whole, measured, start, sure, fn[f, ROWS]):
+            break
+        fresh = fn[f, ROWS] - fn[f, SENT_ROWS]
+        if known and sg.part_due(whole, measured, fn[f, PART], fa[f, SENT], end, fresh):
+            start_in, rows = not open_start, fn[f, ROWS]
+            if whole[EMIT] == FRAGMENTS and fn[f, PART] > 0:
+                start, start_in, rows = fa[f, SENT], False, fresh
+            slot = sg.part_fold(extent, s[BETWEEN])
+            sg.write_record(
+                records, done, group, start, start_in, end, True, sg.PARTIAL_FLAG, rows, fn[f, PART],
+                ff[f, slot], fi[f, slot],
+            )  # fmt: skip
+            records[1][done, 3] = s[NEXT_ID] + f - base
+            done += 1
+            fn[f, PART] += 1
+            fn[f, SENT_ROWS] = fn[f, ROWS]
+            fa[f, SENT] = end
+            if whole[EMIT] == FRAGMENTS:
+                sg.forget_sent(ff[f], fi[f], extent, s[BETWEEN])
+        if whole[PLACEMENT] == SATURATED:
+            break
+    return done
+
+
+@compiled
+def _advance(
+    frames: Any, base: Any, count: Any, records: Any, done: Any, group: Any, a: Any, s: Any, whole: Any, measured: Any,
+    until: Any, soonest: Any,
+) -> Any:  # fmt: skip
+    """No row of the key comes at or before `until`: close what that ends, and send what is due."""
+    fn = frames[1]
+    closing = False
+    for f in range(base, base + count):
+        if fn[f, STATUS] == OPEN:
+            why = _ended_by(frames, f, a, whole, measured, until, soonest)
+            if why != STAYS:
+                closing = True
+                missed = sg.missed_by(whole, measured, a[LAST], until, soonest)
+                _close(frames, f, why, a, s, whole, measured, False, a[LAST], missed)
+    if closing:
+        if whole[PLACEMENT] == SATURATED:
+            _weed(frames, base, count, whole[INCLUDE])
+        count, done = _flush(frames, base, count, records, done, group, s, whole[LONGEST])
+    if whole[EMIT] != FINAL and not whole[INCLUDE] and whole[PLACEMENT] != DROP:
+        done = _send_parts(frames, base, count, records, done, group, a, s, whole, measured, until, soonest)
+    return count, done
+
+
+@compiled
 def chain_page(
-    form: Any, at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any,
+    form: Any, at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any,
+    told: Any, until: Any, soonest: Any, waiting: Any,
     whole: Any, measured: Any, inputs: Any, ats: Any, numbers: Any, seeds_ff: Any, seeds_fi: Any,
     records: Any, carried: Any, frames: Any, held: Any, held_at: Any, kept_at: Any,
 ) -> Any:  # fmt: skip
     """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g]; ends[g] ends its stream.
 
+    Where told[g], no further row of it comes at or before until[g]: the next comes at soonest[g] or later.
     `held[held_at[g]:held_at[g + 1]]` are the group's open frames, `carried[waiting[g]:waiting[g + 1]]` its waiting
     record. Returns the records, how many there are, and the frames that stay open (kept_at gives them by group).
     """
@@ -313,6 +417,11 @@ def chain_page(
             )  # fmt: skip
             records = sg.grow(records, done + count + 4)
             frames = _grow_frames(frames, base + count + 2)
+        if told[g] and not ends[g]:
+            records = sg.grow(records, done + 2 * count + 4)
+            count, done = _advance(
+                frames, base, count, records, done, g, a, s, whole, measured, until[g], soonest[g]
+            )  # fmt: skip
         if ends[g]:
             missed = whole[MISSING] == BREAKS
             fa, fn = frames[0], frames[1]

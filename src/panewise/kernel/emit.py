@@ -11,20 +11,23 @@ from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.operator import Segments
 from panewise.kernel.progress import Progress
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import HysteresisFrames, Scheme, ThresholdFrames
 
 __all__ = ["Emitter"]
 
 _BOUNDS = pa.array(["()", "[)", "(]", "[]"])
-_STATUS = pa.array(["final", "remainder"])
+_STATUS = pa.array(["final", "remainder", "partial"])
 
 
 class Emitter:
     """Turns segments into record batches of one schema."""
 
-    def __init__(self, scheme: Scheme, keys: Sequence[pa.Field], progress: Progress, aggregation: Aggregation) -> None:
+    def __init__(
+        self, scheme: Scheme, keys: Sequence[pa.Field], progress: Progress, aggregation: Aggregation, emit: Emit = FINAL
+    ) -> None:
         self._gaps = isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
-        self._progress, self._aggregation = progress, aggregation
+        self._progress, self._aggregation, self._parts = progress, aggregation, emit.mode != "final"
         self._segment = pa.struct(
             [
                 pa.field("id", pa.int64()),
@@ -39,6 +42,8 @@ class Emitter:
             pa.field("rows", pa.int64()),
             pa.field("status", pa.string()),
         ]
+        if self._parts:
+            fields.append(pa.field("part", pa.int64()))
         if self._gaps:
             fields.append(pa.field("gap", pa.bool_()))
         fields += [pa.field(output.name, output.type) for output in aggregation.outputs]
@@ -57,9 +62,11 @@ class Emitter:
             ],
             fields=list(self._segment),
         )
-        remainder = (flags & sg.REMAINDER_FLAG) != 0
+        status = np.where(flags & sg.PARTIAL_FLAG, 2, np.where(flags & sg.REMAINDER_FLAG, 1, 0))
         columns = [*(key.take(owner) for key in keys), segment, pa.array(found.rows)]
-        columns.append(_STATUS.take(pa.array(remainder.astype(np.int8))))
+        columns.append(_STATUS.take(pa.array(status.astype(np.int8))))
+        if self._parts:
+            columns.append(pa.array(found.part))
         if self._gaps:
             columns.append(pa.array((flags & sg.GAP_FLAG) != 0))
         columns += self._aggregation.results(found.ff, found.fi)

@@ -11,6 +11,7 @@ import numpy as np
 from panewise.kernel import segmenting as sg
 from panewise.kernel.page import Array, Page
 from panewise.kernel.progress import Progress
+from panewise.spec.emit import Emit
 from panewise.spec.frames import Scheme
 
 __all__ = ["ChainFraming", "Framing", "RunFraming", "hide_nulls", "settings"]
@@ -49,17 +50,20 @@ class ChainFraming:
 Framing = Union[RunFraming, ChainFraming]
 
 
-def settings(scheme: Scheme, progress: Progress, fewest: int = 1) -> tuple[list[int], list[Any]]:
+def settings(scheme: Scheme, progress: Progress, emit: Emit, fewest: int = 1) -> tuple[list[int], list[Any]]:
     """The settings that every operator reads: whole numbers, and amounts of `at`."""
     limits, schedule = scheme.limits, scheme.schedule
-    whole = [0] * 7
+    whole = [0] * sg.N_WHOLE
     whole[sg.EXTENT] = {"observed": sg.OBSERVED, "held": sg.HELD, "possible": sg.POSSIBLE}[scheme.extent]
     whole[sg.HAS_MIN] = int(limits.min_duration is not None)
     whole[sg.HAS_MAX] = int(limits.max_duration is not None)
     whole[sg.MIN_ROWS] = max(limits.min_rows or 1, fewest)
     whole[sg.MAX_ROWS] = limits.max_rows or 0
     whole[sg.LONGEST] = int(scheme.longest)
-    measured: list[Any] = [0, 0, 0]
+    whole[sg.EMIT] = {"final": sg.FINAL, "fragments": sg.FRAGMENTS, "updates": sg.UPDATES}[emit.mode]
+    measured: list[Any] = [0] * sg.N_MEASURED
+    if emit.every is not None:
+        measured[sg.PART_EVERY] = progress.amount("fragment_every", emit.every)
     if limits.min_duration is not None:
         measured[sg.MIN_DURATION] = progress.amount("min_duration", limits.min_duration)
     if limits.max_duration is not None:
@@ -68,7 +72,10 @@ def settings(scheme: Scheme, progress: Progress, fewest: int = 1) -> tuple[list[
         words = {"ignored": sg.IGNORED, "breaks": sg.BREAKS, "satisfies": sg.SATISFIES, "bridged": sg.BRIDGED}
         whole[sg.MISSING] = words[schedule.missing]
         if whole[sg.MISSING] != sg.IGNORED:
-            measured[sg.EVERY] = progress.amount("expect_every", schedule.every)
+            measured[sg.EVERY] = every = progress.amount("expect_every", schedule.every)
+            if schedule.jitter is not None:
+                whole[sg.HAS_JITTER] = 1
+                measured[sg.PATIENCE] = every + progress.amount("jitter", schedule.jitter)
     return whole, measured
 
 

@@ -21,6 +21,7 @@ from panewise.kernel.progress import Progress
 from panewise.kernel.session import session
 from panewise.kernel.threshold import hysteresis, threshold
 from panewise.kernel.trend import trend
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -63,6 +64,7 @@ class Segments:
     flags: Array
     rows: Array
     ids: Array
+    part: Array
     ff: Array
     fi: Array
 
@@ -111,10 +113,10 @@ class _Waiting:
 class SegmentOperator:
     """Finds the segments of one scheme, page after page, for any number of keys."""
 
-    def __init__(self, scheme: Scheme, progress: Progress, aggregation: Aggregation) -> None:
+    def __init__(self, scheme: Scheme, progress: Progress, aggregation: Aggregation, emit: Emit = FINAL) -> None:
         self._framing = framing = FRAMINGS[type(scheme)](scheme)
         self._aggregation = aggregation
-        whole, measured = settings(scheme, progress, framing.fewest if isinstance(framing, RunFraming) else 1)
+        whole, measured = settings(scheme, progress, emit, framing.fewest if isinstance(framing, RunFraming) else 1)
         folding, dtype = len(aggregation), progress.dtype
         self._dtype = dtype
         if isinstance(framing, RunFraming):
@@ -147,7 +149,7 @@ class SegmentOperator:
         n = len(self._aggregation)
         return (
             np.empty((room, 2), self._dtype),
-            np.empty((room, 4), np.int64),
+            np.empty((room, 5), np.int64),
             np.empty((room, n, 3), np.float64),
             np.empty((room, n, 2), np.int64),
         )
@@ -156,11 +158,11 @@ class SegmentOperator:
         assert isinstance(self._framing, ChainFraming)
         n = len(self._aggregation)
         return (
-            np.empty((room, 2), self._dtype),
-            np.empty((room, 5), np.int64),
+            np.empty((room, chains.N_FRAME_ATS), self._dtype),
+            np.empty((room, chains.N_FRAME_INTS), np.int64),
             np.empty((room, self._framing.cells), np.float64),
-            np.empty((room, 4, n, 3), np.float64),
-            np.empty((room, 4, n, 2), np.int64),
+            np.empty((room, sg.N_FOLDS, n, 3), np.float64),
+            np.empty((room, sg.N_FOLDS, n, 2), np.int64),
         )
 
     def _reserve(self, slots: int) -> None:
@@ -180,7 +182,14 @@ class SegmentOperator:
         aggregation = self._aggregation
         inputs = (aggregation.kinds, aggregation.lanes, page.floats, page.ints, page.valid)
         carried, waiting = self._carried.take(page.slots)
-        rows = (page.at, codes, np.ascontiguousarray(values), page.offsets, page.slots, page.ends, waiting)
+        told, until, soonest = page.told, page.until, page.soonest
+        if told is None or until is None or soonest is None:
+            told, until = np.zeros(len(page.slots), bool), np.zeros(len(page.slots), self._dtype)
+            soonest = until
+        rows = (
+            page.at, codes, np.ascontiguousarray(values), page.offsets, page.slots, page.ends, told, until, soonest,
+            waiting,
+        )  # fmt: skip
         records: Any = self._no_records(64 + len(page) // 16)
         state = self._state
         if isinstance(framing, RunFraming):
@@ -203,7 +212,9 @@ class SegmentOperator:
         if waits.any():
             self._carried.put(page.slots[marks[waits, 0]], (bounds[waits], marks[waits], ff[waits], fi[waits]))
             bounds, marks, ff, fi = bounds[~waits], marks[~waits], ff[~waits], fi[~waits]
-        return Segments(marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], ff, fi)
+        return Segments(
+            marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], marks[:, 4], ff, fi
+        )
 
     def standing(self) -> Snapshot:
         """The snapshot of a single key without what no later row can see: equal standings have equal futures."""
@@ -217,9 +228,19 @@ class SegmentOperator:
         framing = self._framing
         return isinstance(framing, RunFraming) and framing.local and not framing.gaps and runs.has_forgotten(standing)
 
-    def snapshot(self) -> Snapshot:
-        """All state, as named arrays."""
-        found = {**self._state, "carried_owners": self._carried.owners}
+    @property
+    def open(self) -> int:
+        """How many segments are open."""
+        if isinstance(self._framing, RunFraming):
+            return int(self._state["numbers"][:, runs.RUN_OPEN].sum())
+        return len(self._held.owners)
+
+    def snapshot(self, slots: int | None = None) -> Snapshot:
+        """All state, as named arrays; of the first slots, where no more are in use."""
+        if slots is not None:
+            self._reserve(slots)
+        found = {name: array[:slots] for name, array in self._state.items()}
+        found["carried_owners"] = self._carried.owners
         found |= {f"carried_{i}": array for i, array in enumerate(self._carried.arrays)}
         if isinstance(self._framing, ChainFraming):
             found["held_owners"] = self._held.owners
@@ -228,12 +249,21 @@ class SegmentOperator:
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
-        self._state = {name: snapshot[name].copy() for name in self._shapes}
+        self._state = {name: _fitted(snapshot[name], shape) for name, (shape, _) in self._shapes.items()}
         self._carried.owners = snapshot["carried_owners"].copy()
         self._carried.arrays = tuple(snapshot[f"carried_{i}"].copy() for i in range(4))
         if isinstance(self._framing, ChainFraming):
             self._held.owners = snapshot["held_owners"].copy()
             self._held.arrays = tuple(snapshot[f"held_{i}"].copy() for i in range(5))
+
+
+def _fitted(array: Array, shape: tuple[int, ...]) -> Array:
+    """A copy with room for what has been added at the end since it was written: zeros."""
+    if array.shape[1:] == shape:
+        return array.copy()
+    found = np.zeros((len(array), *shape), array.dtype)
+    found[tuple(slice(0, size) for size in array.shape)] = array
+    return found
 
 
 def _placement(scheme: ChainFrames) -> int:

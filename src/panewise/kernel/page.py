@@ -39,6 +39,11 @@ class Page:
     offsets: Array
     slots: Array
     ends: Array
+    told: Array | None = None
+    """bool [groups]: whether something was promised: no further row of the key comes at or before `until`."""
+    until: Array | None = None
+    soonest: Array | None = None
+    """The first instant after `until`."""
 
     def __len__(self) -> int:
         return len(self.at)

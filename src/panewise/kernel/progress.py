@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,6 @@ from panewise.errors import InputError
 from panewise.kernel.page import Array
 from panewise.spec.check import MAX_WHOLE
 from panewise.spec.duration import Amount, Duration
-from panewise.spec.frames import Scheme
 
 __all__ = ["Progress", "check_amounts", "check_at", "progress_of"]
 
@@ -42,6 +43,40 @@ class Progress:
         if self.unit == "days":
             return pa.array(numbers.astype(np.int32), pa.int32()).cast(self.type)
         return pa.array(numbers).cast(self.type)
+
+    @property
+    def nothing(self) -> Any:
+        """Progress that promises nothing: the least number, at which no row is late."""
+        return self.dtype(-np.inf) if self.unit == "real" else np.iinfo(np.int64).min
+
+    @property
+    def everything(self) -> Any:
+        """Progress of a stream that is over."""
+        return self.dtype(np.inf) if self.unit == "real" else np.iinfo(np.int64).max
+
+    def below(self, numbers: Array) -> Array:
+        """The last instant before each."""
+        if self.unit == "real":
+            return np.nextafter(numbers, -np.inf)
+        return np.where(numbers == self.nothing, self.nothing, numbers - 1)
+
+    def above(self, numbers: Array) -> Array:
+        """The first instant after each."""
+        if self.unit == "real":
+            return np.nextafter(numbers, np.inf)
+        return np.where(numbers == self.everything, self.everything, numbers + 1)
+
+    def earlier(self, numbers: Array, amount: float | int) -> Array:
+        """Each less an amount, as far as numbers go."""
+        if self.unit == "real":
+            return np.asarray(numbers - amount)
+        return np.where(numbers < self.nothing + amount, self.nothing, numbers - amount)
+
+    def later(self, numbers: Array, amount: float | int) -> Array:
+        """Each and an amount, as far as numbers go."""
+        if self.unit == "real":
+            return np.asarray(numbers + amount)
+        return np.where(numbers > self.everything - amount, self.everything, numbers + amount)
 
     def amount(self, name: str, value: Amount) -> float | int:
         """An amount in the unit of `at`."""
@@ -106,7 +141,7 @@ def progress_of(name: str, arrow: pa.DataType) -> Progress:
     return Progress("real", pa.float64())
 
 
-def check_amounts(scheme: Scheme, progress: Progress) -> None:
+def check_amounts(amounts: Iterable[tuple[str, Amount]], progress: Progress) -> None:
     """Refuse amounts that do not fit the type of `at`."""
-    for name, value in scheme.amounts:
+    for name, value in amounts:
         progress.amount(name, value)

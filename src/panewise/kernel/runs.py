@@ -13,8 +13,11 @@ from panewise.kernel.compiled import compiled
 from panewise.kernel.segmenting import (
     ALL,
     BREAKS,
+    EMIT,
     EVERY,
     EXTENT,
+    FINAL,
+    FRAGMENTS,
     GAP_FLAG,
     HAS_MAX,
     INVISIBLE,
@@ -23,6 +26,7 @@ from panewise.kernel.segmenting import (
     MAX_ROWS,
     MISSING,
     NEUTRAL,
+    OBSERVED,
     POSSIBLE,
     SATISFIES,
 )
@@ -38,6 +42,7 @@ __all__ = [
     "N_ATS",
     "N_INTS",
     "RISING",
+    "RUN_OPEN",
     "SPLIT",
     "STEADY",
     "TOGETHER",
@@ -47,22 +52,24 @@ __all__ = [
 ]  # fmt: skip
 
 # settings beyond the shared ones
-SPLIT, GAPS = 7, 8
-GAP_LENGTH = 3
+SPLIT, GAPS = sg.N_WHOLE, sg.N_WHOLE + 1
+GAP_LENGTH = sg.N_MEASURED
 
 TOGETHER, CELLS, RISING, FALLING, STEADY, APART = range(6)
 """When two neighbouring members are in different runs."""
 
 # state of a key, in `at`
-LAST, LATEST, RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE, GAP_START, GAP_BEFORE = range(8)
-N_ATS = 8
+(LAST, LATEST, RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE, GAP_START, GAP_BEFORE,
+ PIECE_SENT, GAP_SENT) = range(10)  # fmt: skip
+N_ATS = 10
 # and in whole numbers
 (SEEN, BETWEEN, RUN_OPEN, RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS,
- GAP_OPEN, GAP_HAS_BEFORE, GAP_ROWS, NEXT_ID, HAS_BEST) = range(13)  # fmt: skip
-N_INTS = 13
-# folds: four of the piece, four of the gap, the seed
-PIECE, GAP, SEED = 0, 4, 8
-FOLD_SLOTS = 9
+ GAP_OPEN, GAP_HAS_BEFORE, GAP_ROWS, NEXT_ID, HAS_BEST,
+ PIECE_PART, PIECE_SENT_ROWS, GAP_PART, GAP_SENT_ROWS) = range(17)  # fmt: skip
+N_INTS = 17
+# folds: those of the piece, those of the gap, the seed
+PIECE, GAP, SEED = 0, sg.N_FOLDS, 2 * sg.N_FOLDS
+FOLD_SLOTS = 2 * sg.N_FOLDS + 1
 
 
 def has_forgotten(state: dict[str, Any]) -> bool:
@@ -79,17 +86,17 @@ def forget_stale(state: dict[str, Any]) -> None:
     if not s[RUN_OPEN]:
         a[[RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE]] = 0
         s[[RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS]] = 0
-        unused.append(slice(PIECE, PIECE + 4))
+        unused.append(slice(PIECE, GAP))
     if s[RUN_CERTAIN]:
         a[[RUN_START, RUN_BEFORE]] = 0
         s[[RUN_COUNT, GAP_OPEN]] = 0
     if s[RUN_CERTAIN] or not (s[GAP_OPEN] or s[RUN_OPEN]):
         a[[GAP_START, GAP_BEFORE]] = 0
         s[[GAP_HAS_BEFORE, GAP_ROWS]] = 0
-        unused.append(slice(GAP, GAP + 4))
+        unused.append(slice(GAP, SEED))
     if not s[BETWEEN]:
         a[LATEST] = 0
-        unused += [slice(PIECE + 1, PIECE + 4), slice(GAP + 1, GAP + 4), slice(SEED, SEED + 1)]
+        unused += [slice(PIECE + 1, GAP), slice(GAP + 1, SEED), slice(SEED, SEED + 1)]
     for slots in unused:
         ff[slots] = 0
         fi[slots] = 0
@@ -123,8 +130,13 @@ def _close_piece(
     end, end_in = sg.end_of(extent, a[LAST], has_next, following, missed, trailing, measured[EVERY])
     open_start = extent == POSSIBLE and s[PIECE_HAS_BEFORE]
     start = a[PIECE_BEFORE] if open_start else a[PIECE_START]
+    start_in, rows = not open_start, s[PIECE_ROWS]
+    if whole[EMIT] == FRAGMENTS and s[PIECE_PART] > 0:
+        start, start_in, rows = a[PIECE_SENT], False, rows - s[PIECE_SENT_ROWS]
+        if end < start:
+            end, end_in = start, True
     slot = PIECE + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], missed)
-    sg.write_record(records, to, group, start, not open_start, end, end_in, 0, s[PIECE_ROWS], ff[slot], fi[slot])
+    sg.write_record(records, to, group, start, start_in, end, end_in, 0, rows, s[PIECE_PART], ff[slot], fi[slot])
 
 
 @compiled
@@ -141,8 +153,13 @@ def _close_gap(
     end, end_in = sg.end_of(extent, a[LAST], has_next, following, False, 0, a[LAST])
     open_start = extent == POSSIBLE and s[GAP_HAS_BEFORE]
     start = a[GAP_BEFORE] if open_start else a[GAP_START]
+    start_in, rows = not open_start, s[GAP_ROWS]
+    if whole[EMIT] == FRAGMENTS and s[GAP_PART] > 0:
+        start, start_in, rows = a[GAP_SENT], False, rows - s[GAP_SENT_ROWS]
+        if end < start:
+            end, end_in = start, True
     slot = GAP + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], False)
-    sg.write_record(records, to, group, start, not open_start, end, end_in, GAP_FLAG, s[GAP_ROWS], ff[slot], fi[slot])
+    sg.write_record(records, to, group, start, start_in, end, end_in, GAP_FLAG, rows, s[GAP_PART], ff[slot], fi[slot])
 
 
 @compiled
@@ -174,6 +191,7 @@ def _close_run(
 @compiled
 def _start_gap(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t: Any) -> None:
     a[GAP_START], a[GAP_BEFORE], s[GAP_HAS_BEFORE], s[GAP_ROWS] = t, a[LAST], s[SEEN], 0
+    s[GAP_PART], s[GAP_SENT_ROWS] = 0, 0
     if folding:
         sg.start_fold(ff[GAP:], fi[GAP:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
 
@@ -181,6 +199,7 @@ def _start_gap(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t: A
 @compiled
 def _start_piece(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t: Any) -> None:
     a[PIECE_START], a[PIECE_BEFORE], s[PIECE_HAS_BEFORE], s[PIECE_ROWS] = t, a[LAST], s[SEEN], 0
+    s[PIECE_PART], s[PIECE_SENT_ROWS] = 0, 0
     if folding:
         sg.start_fold(ff[PIECE:], fi[PIECE:], ff[SEED], fi[SEED], extent, s[SEEN], s[BETWEEN], t, a[LATEST])
 
@@ -270,11 +289,70 @@ def _rows(
 
 
 @compiled
+def _send_part(records: Any, done: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, measured: Any,
+    flags: Any, until: Any, names: Any,
+) -> Any:  # fmt: skip
+    """Send what is new of the open piece or gap, if it is due; `names` says where its state lies."""
+    at_start, at_before, at_sent, has_before, n_rows, n_part, n_sent, fold = names
+    extent = whole[EXTENT]
+    end, known = sg.part_end(whole, measured, a[LAST], until)
+    fresh = s[n_rows] - s[n_sent]
+    if not known or not sg.part_due(whole, measured, s[n_part], a[at_sent], end, fresh):
+        return done
+    open_start = extent == POSSIBLE and s[has_before]
+    start, start_in, rows = a[at_before] if open_start else a[at_start], not open_start, s[n_rows]
+    if whole[EMIT] == FRAGMENTS and s[n_part] > 0:
+        start, start_in, rows = a[at_sent], False, fresh
+    slot = fold + sg.part_fold(extent, s[BETWEEN])
+    flags |= sg.PARTIAL_FLAG
+    sg.write_record(records, done, group, start, start_in, end, True, flags, rows, s[n_part], ff[slot], fi[slot])
+    records[1][done, 3] = s[NEXT_ID]
+    s[n_part] += 1
+    s[n_sent] = s[n_rows]
+    a[at_sent] = end
+    if whole[EMIT] == FRAGMENTS:
+        sg.forget_sent(ff[fold:], fi[fold:], extent, s[BETWEEN])
+    return done + 1
+
+
+@compiled
+def _advance(
+    records: Any, done: Any, tentative: Any, group: Any, a: Any, s: Any, ff: Any, fi: Any, whole: Any, measured: Any,
+    until: Any, soonest: Any,
+) -> Any:  # fmt: skip
+    """No row of the key comes at or before `until`: close what that ends, and send what is due."""
+    if s[RUN_OPEN]:
+        last = a[LAST]
+        missed = sg.missed_by(whole, measured, last, until, soonest)
+        apart = whole[SPLIT] == APART and span_at_least(last, max(soonest, last), measured[GAP_LENGTH])
+        if (missed and whole[EXTENT] != POSSIBLE) or (apart and whole[EXTENT] == OBSERVED):
+            done = _close_run(records, done, tentative, group, a, s, ff, fi, whole, measured, False, last, missed, 0)
+            tentative = 0
+    if whole[EMIT] == FINAL:
+        return done, tentative
+    if s[RUN_OPEN]:
+        if not s[RUN_CERTAIN] and _run_passes(a, s, whole, measured, sg.sure_end(whole, measured, a[LAST], soonest)):
+            s[RUN_CERTAIN] = 1
+            done, tentative = _commit(records, done, tentative, False, s)
+        if s[RUN_CERTAIN]:
+            names = (PIECE_START, PIECE_BEFORE, PIECE_SENT, PIECE_HAS_BEFORE, PIECE_ROWS, PIECE_PART,
+                     PIECE_SENT_ROWS, PIECE)  # fmt: skip
+            done = _send_part(records, done, group, a, s, ff, fi, whole, measured, 0, until, names)
+    elif whole[GAPS] and s[GAP_OPEN]:
+        names = (GAP_START, GAP_BEFORE, GAP_SENT, GAP_HAS_BEFORE, GAP_ROWS, GAP_PART, GAP_SENT_ROWS, GAP)
+        done = _send_part(records, done, group, a, s, ff, fi, whole, measured, GAP_FLAG, until, names)
+    return done, tentative
+
+
+@compiled
 def run_page(
-    at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, waiting: Any, whole: Any, measured: Any,
+    at: Any, codes: Any, values: Any, offsets: Any, slots: Any, ends: Any, told: Any, until: Any, soonest: Any,
+    waiting: Any, whole: Any, measured: Any,
     inputs: Any, ats: Any, numbers: Any, previous: Any, all_ff: Any, all_fi: Any, records: Any, carried: Any,
 ) -> Any:  # fmt: skip
     """Take a page; group g is rows offsets[g] to offsets[g + 1] of the key in slot slots[g]; ends[g] ends its stream.
+
+    Where told[g], no further row of it comes at or before until[g]: the next comes at soonest[g] or later.
 
     `carried[waiting[g]:waiting[g + 1]]` are the records that wait for the group's rows. Returns the records and
     how many there are.
@@ -297,6 +375,10 @@ def run_page(
                 inputs, a, s, previous[k], ff, fi, records,
             )  # fmt: skip
             records = sg.grow(records, done + tentative + 4)
+        if told[g] and not ends[g]:
+            done, tentative = _advance(
+                records, done, tentative, g, a, s, ff, fi, whole, measured, until[g], soonest[g]
+            )  # fmt: skip
         if ends[g]:
             missed = whole[MISSING] == BREAKS
             if s[RUN_OPEN]:

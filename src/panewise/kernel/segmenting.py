@@ -1,8 +1,9 @@
 """What run and chain operators share: codes, bounds of a segment, its records, and the rows between visible ones.
 
-A segment under way keeps its aggregates in four folds, because what an invisible row belongs to is known only when
+A segment under way keeps its aggregates in folds, because what an invisible row belongs to is known only when
 the next visible row comes (rulings 17 and 25): ALL rows so far; OWN, those up to the last visible row's `at`;
-BELOW, those below the latest invisible row's `at`; MISSED, those before the next expected reading.
+BELOW, those below the latest invisible row's `at`; MISSED, those before the next expected reading. A fifth, TAIL,
+holds the invisible rows past the last visible one: what is left of ALL once a fragment has been sent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from panewise.kernel import folds
 from panewise.kernel.compiled import compiled
-from panewise.kernel.spans import later, span_at_least, span_no_shorter
+from panewise.kernel.spans import later, missing_between, span_at_least, span_no_shorter
 
 __all__ = [
     "ALL",
@@ -21,9 +22,14 @@ __all__ = [
     "BREAKS",
     "BRIDGED",
     "CARRIED",
+    "EMIT",
+    "END_INCLUDED",
     "EVERY",
     "EXTENT",
+    "FINAL",
+    "FRAGMENTS",
     "GAP_FLAG",
+    "HAS_JITTER",
     "HAS_MAX",
     "HAS_MIN",
     "HELD",
@@ -38,23 +44,38 @@ __all__ = [
     "MISSED",
     "MISSING",
     "NEUTRAL",
+    "N_FOLDS",
+    "N_MEASURED",
+    "N_WHOLE",
     "OBSERVED",
     "OPENING",
     "OUT",
     "OWN",
+    "PARTIAL_FLAG",
+    "PART_EVERY",
+    "PATIENCE",
     "POSSIBLE",
     "REMAINDER_FLAG",
     "SATISFIES",
+    "START_INCLUDED",
+    "TAIL",
+    "UPDATES",
     "add_invisible",
     "closing_fold",
     "commit",
     "end_of",
+    "forget_sent",
     "grow",
     "load",
     "long_enough",
+    "missed_by",
+    "part_due",
+    "part_end",
+    "part_fold",
     "seed_row",
     "settle",
     "start_fold",
+    "sure_end",
     "write_record",
 ]  # fmt: skip
 
@@ -64,14 +85,20 @@ INVISIBLE, OUT, NEUTRAL, MEMBER, OPENING = range(5)
 OBSERVED, HELD, POSSIBLE = range(3)
 IGNORED, BREAKS, SATISFIES, BRIDGED = range(4)
 
+FINAL, FRAGMENTS, UPDATES = range(3)
+"""What is sent of a segment: its end result, its parts as they become certain, or all of it so far, again and again."""
+
 # whole-number settings
-EXTENT, MISSING, HAS_MIN, HAS_MAX, MIN_ROWS, MAX_ROWS, LONGEST = range(7)
-# settings measured in `at`
-MIN_DURATION, MAX_DURATION, EVERY = range(3)
+EXTENT, MISSING, HAS_MIN, HAS_MAX, MIN_ROWS, MAX_ROWS, LONGEST, EMIT, HAS_JITTER = range(9)
+N_WHOLE = 9
+# settings measured in `at`; PATIENCE is the time from a row to when the next one counts as missing
+MIN_DURATION, MAX_DURATION, EVERY, PATIENCE, PART_EVERY = range(5)
+N_MEASURED = 5
 
-ALL, OWN, BELOW, MISSED = range(4)
+ALL, OWN, BELOW, MISSED, TAIL = range(5)
+N_FOLDS = 5
 
-START_INCLUDED, END_INCLUDED, GAP_FLAG, REMAINDER_FLAG, CARRIED = 1, 2, 4, 8, 16
+START_INCLUDED, END_INCLUDED, GAP_FLAG, REMAINDER_FLAG, CARRIED, PARTIAL_FLAG = 1, 2, 4, 8, 16, 32
 
 
 @compiled
@@ -100,22 +127,25 @@ def long_enough(whole: Any, measured: Any, start: Any, end: Any, rows: Any) -> b
 def add_invisible(
     ff: Any, fi: Any, first: Any, at: Any, latest: Any, last: Any, every: Any, inputs: Any, i: Any
 ) -> None:
-    """Let an invisible row into the four folds of a segment under way."""
+    """Let an invisible row into the folds of a segment under way."""
     if first:
-        for slot in range(1, 4):
+        for slot in range(1, TAIL):
             folds.copy(ff[slot], fi[slot], ff[ALL], fi[ALL])
+        folds.clear(ff[TAIL], fi[TAIL])
     elif at > latest:
         folds.copy(ff[BELOW], fi[BELOW], ff[ALL], fi[ALL])
     folds.add_row(ff[ALL], fi[ALL], inputs, i)
     if at <= last:
         folds.add_row(ff[OWN], fi[OWN], inputs, i)
+    else:
+        folds.add_row(ff[TAIL], fi[TAIL], inputs, i)
     if not span_at_least(last, at, every):
         folds.add_row(ff[MISSED], fi[MISSED], inputs, i)
 
 
 @compiled
 def closing_fold(extent: Any, between: Any, has_next: Any, following: Any, latest: Any, missed: Any) -> int:
-    """Which of the four folds holds the rows within the bounds of a segment that closes now."""
+    """Which fold holds the rows within the bounds of a segment that closes now."""
     if not between:
         return ALL
     if extent == HELD and missed:
@@ -123,6 +153,63 @@ def closing_fold(extent: Any, between: Any, has_next: Any, following: Any, lates
     if extent == OBSERVED or not has_next:
         return OWN
     return ALL if following > latest else BELOW
+
+
+@compiled
+def missed_by(whole: Any, measured: Any, last: Any, until: Any, soonest: Any) -> Any:
+    """Whether progress has passed the reading after `last`: it can't come any more, or its time and jitter are over."""
+    if whole[MISSING] != BREAKS:
+        return False
+    if missing_between(last, soonest, measured[EVERY]) > 0:
+        return True
+    return whole[HAS_JITTER] == 1 and until > last and span_at_least(last, until, measured[PATIENCE])
+
+
+@compiled
+def sure_end(whole: Any, measured: Any, last: Any, soonest: Any) -> Any:
+    """An instant that an open segment reaches at least: its last row, or the soonest that the next one can come."""
+    if whole[EXTENT] == OBSERVED or soonest < last:
+        return last
+    if whole[EXTENT] == HELD and whole[MISSING] == BREAKS:
+        return min(soonest, later(last, measured[EVERY]))
+    return soonest
+
+
+@compiled
+def part_end(whole: Any, measured: Any, last: Any, until: Any) -> Any:
+    """How far a part reaches that is sent now, and whether that is known: a missing reading may end a held one."""
+    if whole[EXTENT] == OBSERVED or until < last:
+        return last, True
+    if whole[EXTENT] == HELD and whole[MISSING] == BREAKS and span_at_least(last, until, measured[EVERY]):
+        return last, False
+    return until, True
+
+
+@compiled
+def part_due(whole: Any, measured: Any, part: Any, part_end: Any, end: Any, rows: Any) -> Any:
+    """Whether there is something new to send, and enough of it."""
+    if part == 0:
+        return True
+    if end <= part_end and rows == 0:
+        return False
+    return span_at_least(part_end, end, measured[PART_EVERY])
+
+
+@compiled
+def part_fold(extent: Any, between: Any) -> int:
+    """Which fold holds the rows of a part that is sent now."""
+    return OWN if extent == OBSERVED and between else ALL
+
+
+@compiled
+def forget_sent(ff: Any, fi: Any, extent: Any, between: Any) -> None:
+    """After a fragment: of the folds, only invisible rows past the last visible one are left, if it ended there."""
+    if extent == OBSERVED and between:
+        folds.copy(ff[ALL], fi[ALL], ff[TAIL], fi[TAIL])
+        folds.clear(ff[OWN], fi[OWN])
+        return
+    for slot in range(TAIL):
+        folds.clear(ff[slot], fi[slot])
 
 
 @compiled
@@ -151,7 +238,7 @@ def start_fold(
 @compiled
 def write_record(
     records: Any, i: Any, group: Any, start: Any, start_in: Any, end: Any, end_in: Any, flags: Any, rows: Any,
-    ff: Any, fi: Any,
+    part: Any, ff: Any, fi: Any,
 ) -> None:  # fmt: skip
     """Put a segment into the record at i; its id is given when it is certain."""
     bounds, marks, record_ff, record_fi = records
@@ -161,6 +248,7 @@ def write_record(
     marks[i, 1] = flags | (START_INCLUDED if start_in else 0) | (END_INCLUDED if end_in else 0)
     marks[i, 2] = rows
     marks[i, 3] = -1
+    marks[i, 4] = part
     record_ff[i] = ff
     record_fi[i] = fi
 
@@ -174,7 +262,7 @@ def grow(records: Any, needed: Any) -> Any:
     room = max(2 * len(marks), needed)
     more = (
         np.empty((room, 2), bounds.dtype),
-        np.empty((room, 4), np.int64),
+        np.empty((room, 5), np.int64),
         np.empty((room, ff.shape[1], 3), np.float64),
         np.empty((room, fi.shape[1], 2), np.int64),
     )

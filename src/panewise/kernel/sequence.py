@@ -20,6 +20,7 @@ from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 
@@ -64,9 +65,14 @@ class Layout:
     key_types: tuple[pa.DataType, ...]
     at_type: pa.DataType
     input_types: tuple[pa.DataType | None, ...]
+    emit: Emit = FINAL
 
     def __post_init__(self) -> None:
-        check_amounts(self.plan.scheme, self.progress)
+        check_amounts(self.plan.scheme.amounts, self.progress)
+        if self.plan.punctuation is not None:
+            check_amounts(self.plan.punctuation.amounts, self.progress)
+        if self.emit.every is not None:
+            check_amounts((("fragment_every", self.emit.every),), self.progress)
         named = {name.lower() for name, _ in self.agg}
         own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name.lower() not in named]
         for key in self.plan.keys:
@@ -91,7 +97,12 @@ class Layout:
     def emitter(self) -> Emitter:
         """What makes the results."""
         keys = [pa.field(name, arrow) for name, arrow in zip(self.plan.keys, self.key_types, strict=True)]
-        return Emitter(self.plan.scheme, keys, self.progress, self.aggregation)
+        return Emitter(self.plan.scheme, keys, self.progress, self.aggregation, self.emit)
+
+    @property
+    def operator(self) -> SegmentOperator:
+        """What finds the segments."""
+        return SegmentOperator(self.plan.scheme, self.progress, self.aggregation, self.emit)
 
 
 class Reader:
@@ -101,9 +112,19 @@ class Reader:
         scheme = layout.plan.scheme
         self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, input_columns(layout.agg)
         self._n_values, self._n_conditions = len(scheme.values), len(scheme.conditions)
+        named = zip(self._inputs, layout.input_types, strict=True)
+        self._input_types = {name: kind for name, kind in named if name is not None}
 
-    def page(self, batch: pa.RecordBatch, at: Array, offsets: Array, slots: Array, ends: Array) -> Page:
-        """The rows of a batch, whose `at` is at hand already."""
+    def page(
+        self,
+        batch: pa.RecordBatch,
+        at: Array,
+        offsets: Array,
+        slots: Array,
+        ends: Array,
+        promised: tuple[Array, Array, Array] | tuple[()] = (),
+    ) -> Page:
+        """The rows of a batch, whose `at` is at hand already, and what was promised of each group."""
         rows = len(batch)
         values = np.empty((self._n_values, rows), np.float64)
         for v in range(self._n_values):
@@ -114,7 +135,14 @@ class Reader:
             conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
         inputs = [None if name is None else batch.column(name) for name in self._inputs]
         floats, ints, valid = self._aggregation.read(inputs, rows)
-        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends)
+        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends, *promised)
+
+    def empty(self) -> pa.RecordBatch:
+        """No rows."""
+        fields = [pa.field(f"v{v}", pa.float64()) for v in range(self._n_values)]
+        fields += [pa.field(f"c{c}", pa.bool_()) for c in range(self._n_conditions)]
+        fields += [pa.field(name, kind) for name, kind in self._input_types.items()]
+        return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in fields], schema=pa.schema(fields))
 
     def last_page(self, slot: int) -> Page:
         """No rows: the key's stream ends."""
@@ -147,7 +175,7 @@ class Sequence:
     def __init__(self, layout: Layout, page_rows: int = PAGE_ROWS) -> None:
         self._layout, self._page_rows = layout, page_rows
         self._progress, self._emitter = layout.progress, layout.emitter
-        self._operator = SegmentOperator(layout.plan.scheme, self._progress, layout.aggregation)
+        self._operator = layout.operator
         self._reader = Reader(layout)
         self._ties = layout.plan.ties
         self._key: list[pa.Array] | None = None

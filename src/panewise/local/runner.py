@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Union
 
@@ -11,11 +12,15 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError
 from panewise.kernel.apply import evaluate
+from panewise.kernel.order import sortable
+from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.local.source import is_plain, plain, read
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 
     Table = Union[pa.Table, pa.RecordBatch, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
 
-__all__ = ["segments_local"]
+__all__ = ["Applied", "apply_local", "segments_local"]
 
 _DAY = 86_400_000_000
 
@@ -73,6 +78,40 @@ def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
     return found
 
 
+@dataclass(frozen=True)
+class Applied:
+    """What the operator sees of a table: k0.., at, b0.., v0.., c0.., a0..; and which rows are punctuations."""
+
+    rows: pa.Table
+    layout: Layout
+    promises: pa.Array | None = None
+
+
+def apply_local(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...], table: Table, emit: Emit = FINAL) -> Applied:
+    """Check a plan against a table and evaluate what the operator needs."""
+    source, scheme = read(table, plan, calls), plan.scheme
+    at = source.at(plan.ordered_by)
+    keys = [source.plain("by", name) for name in plan.keys]
+    breaks = [source.plain("tie_break", name) for name in plan.tie_break]
+    values = [_value(scheme.value_option, value, source.rows) for value in scheme.values]
+    named = zip(scheme.condition_options, scheme.conditions, strict=False)
+    conditions = [_condition(option, text, source.rows) for option, text in named]
+    inputs = [_input(name, call, source.rows) for name, call in calls]
+    types = tuple(None if column is None else column.type for column in inputs)
+    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit)
+    columns = {f"k{i}": key for i, key in enumerate(keys)}
+    columns["at"] = at
+    columns |= {f"b{i}": column for i, column in enumerate(breaks)}
+    columns |= {f"v{i}": column for i, column in enumerate(values)}
+    columns |= {f"c{i}": column for i, column in enumerate(conditions)}
+    columns |= {name: column for name, column in zip(input_columns(calls), inputs, strict=True) if name is not None}
+    columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(plan))}
+    rows = pa.table(columns)
+    if not isinstance(plan.punctuation, InBand):
+        return Applied(rows, layout)
+    return Applied(rows, layout, pc.fill_null(_condition("condition", plan.punctuation.condition, source.rows), False))
+
+
 def _checked(plan: object, page_rows: object) -> None:
     if not isinstance(plan, PlanSpec):
         raise InputError(
@@ -97,37 +136,14 @@ def segments_local(
     """
     _checked(plan, page_rows)
     calls = aggregates(agg)
-    source, scheme = read(table, plan, calls), plan.scheme
-    at = source.at(plan.ordered_by)
-    keys = [source.plain("by", name) for name in plan.keys]
-    breaks = [source.plain("tie_break", name) for name in plan.tie_break]
-    values = [_value(scheme.value_option, value, source.rows) for value in scheme.values]
-    named = zip(scheme.condition_options, scheme.conditions, strict=False)
-    conditions = [_condition(option, text, source.rows) for option, text in named]
-    inputs = [_input(name, call, source.rows) for name, call in calls]
-    types = tuple(None if column is None else column.type for column in inputs)
-    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types)
-    columns = {f"k{i}": key for i, key in enumerate(keys)}
-    columns["at"] = at
-    columns |= {f"b{i}": column for i, column in enumerate(breaks)}
-    columns |= {f"v{i}": column for i, column in enumerate(values)}
-    columns |= {f"c{i}": column for i, column in enumerate(conditions)}
-    columns |= {name: column for name, column in zip(input_columns(calls), inputs, strict=True) if name is not None}
-    rows = pa.table(columns)
+    applied = apply_local(plan, calls, table)
+    rows, layout = applied.rows, applied.layout
+    if applied.promises is not None:
+        rows = rows.filter(pc.invert(applied.promises))
     present = rows.filter(pc.is_valid(rows.column("at")))
-    order = [(name, "ascending", "at_start") for name in columns]
-    ordered = present.take(pc.sort_indices(_sortable(present), sort_keys=order))
+    order = [(name, "ascending", "at_start") for name in present.column_names if not name.startswith("s")]
+    ordered = present.take(pc.sort_indices(sortable(present), sort_keys=order))
     found = pa.Table.from_batches(
         Sequence(layout, int(page_rows)).run(ordered.combine_chunks().to_batches()), layout.emitter.schema
     )
     return found.replace_schema_metadata({"null_at": str(len(rows) - len(present))})
-
-
-def _sortable(rows: pa.Table) -> pa.Table:
-    """The same rows with booleans as numbers, which Arrow sorts."""
-    return pa.table(
-        {
-            name: c.cast(pa.uint8()) if pa.types.is_boolean(c.type) else c
-            for name, c in zip(rows.column_names, rows.columns, strict=True)
-        }
-    )

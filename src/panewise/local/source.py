@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError, did_you_mean
 from panewise.kernel.progress import check_at, progress_of
+from panewise.kernel.punctuate import source_columns
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import InBand
 
 __all__ = ["Source", "is_plain", "plain", "read"]
 
@@ -82,8 +84,10 @@ def read(table: Any, plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...]) -> 
     names, column, rows, index = _opened(table)
     scheme = plan.scheme
     texts = [*(value.text for value in scheme.values), *scheme.conditions]
+    if isinstance(plan.punctuation, InBand):
+        texts.append(plan.punctuation.condition)
     text = "\n".join([*texts, *(call.argument for _, call in agg if call.argument is not None)]).lower()
-    listed = {name.lower() for name in (plan.ordered_by, *plan.keys, *plan.tie_break)}
+    listed = {name.lower() for name in (plan.ordered_by, *plan.keys, *plan.tie_break, *source_columns(plan))}
     columns = []
     for i, name in enumerate(names):
         if name.lower() in listed or _occurs(name.lower(), text):

@@ -10,38 +10,33 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from panewise.errors import InputError, SpecError
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.spark.source import apply
 from panewise.spec.aggregates import aggregates
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.plan import PlanSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
-__all__ = ["segments"]
+__all__ = ["result_schema", "segments"]
 
 
-def _result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructType:
+def result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructType:
     """What comes out: key columns as they were, then what the emitter makes."""
     made = from_arrow_schema(layout.emitter.schema, prefer_timestamp_ntz=True)
     return T.StructType([*keys, *made.fields[len(keys) :]])
 
 
 def segments(
-    plan: PlanSpec, df: DataFrame, agg: Mapping[str, str] | None = None, observation: Observation | None = None
+    plan: PlanSpec,
+    df: DataFrame,
+    agg: Mapping[str, str] | None = None,
+    observation: Observation | None = None,
+    emit: Emit = FINAL,
 ) -> DataFrame:
     """The segments of a batch DataFrame."""
-    if df.isStreaming:
-        if plan.scheme.longest:
-            raise SpecError(
-                "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
-                "Leave it out, or read the source as a batch."
-            )
-        raise InputError(
-            "`df` is a streaming DataFrame; segments takes a batch one. Use spark.read instead of spark.readStream."
-        )
-    applied = apply(plan, aggregates(agg), df)
+    applied = apply(plan, aggregates(agg), df, emit)
     rows = applied.df
     if observation is not None:
         rows = rows.observe(
@@ -58,4 +53,4 @@ def segments(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return Sequence(layout).run(batches)
 
-    return ordered.mapInArrow(run, _result_schema(layout, applied.keys))
+    return ordered.mapInArrow(run, result_schema(layout, applied.keys))

@@ -7,7 +7,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "session"]
+__all__ = ["ROCKSDB", "SETTINGS", "session"]
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 SETTINGS = {
     # the default measures every row on its way to Python, which costs more than the transfer
@@ -15,6 +17,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
+    # streams keep their state there: Spark's other store has no place for it
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.ui.showConsoleProgress": "false",
 }
 """What differs from Spark's defaults."""

@@ -18,21 +18,33 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import check_input
+from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at
+from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import InBand, per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Applied", "apply"]
+__all__ = ["Applied", "Dealt", "apply", "shard_of"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _REALS = (T.FloatType, T.DoubleType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a stream's rows carry besides: the shard of their key, and the whole row, where late ones are wanted."""
+
+    shards: int
+    late: bool
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,10 @@ class _Source:
             )
         return column, kind
 
+    def whole(self) -> Column:
+        """The row as it is."""
+        return F.struct(*(F.col(_named(name)) for name in self.df.columns if name not in self._twice))
+
     def look_up(self, texts: Sequence[str]) -> None:
         """Look expressions up in one go; where that fails, each is asked by itself, and says why."""
         with suppress(AnalysisException):
@@ -230,7 +246,18 @@ def _number(kind: T.DataType, text: str, timed: bool) -> Column:
     return F.timestamp_diff("MICROSECOND", F.expr(_EPOCH), F.expr(text)).cast("double")
 
 
-def apply(plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...], df: DataFrame) -> Applied:
+def shard_of(keys: Sequence[Column], shards: int) -> Column:
+    """The shard of a key, the same in every run."""
+    return F.pmod(F.xxhash64(*keys), F.lit(shards)).cast("int") if keys else F.lit(0)
+
+
+def apply(
+    plan: PlanSpec,
+    agg: tuple[tuple[str, Aggregate], ...],
+    df: DataFrame,
+    emit: Emit = FINAL,
+    dealt: Dealt | None = None,
+) -> Applied:
     """Check a plan against a DataFrame and select what the operator needs."""
     source, scheme = _Source(df, plan.ordered_by), plan.scheme
     texts = [*(value.text for value in scheme.values), *scheme.conditions]
@@ -247,7 +274,22 @@ def apply(plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...], df: DataFrame)
             ordering[name] = column
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(_arrow(kind) for _, kind in keys)
-    layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs))
+    layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs), emit)
     columns = {f"k{i}": column for i, (column, _) in enumerate(keys)} | ordering
+    promises = None
+    if isinstance(plan.punctuation, InBand):
+        promises = F.coalesce(source.condition("condition", plan.punctuation.condition), F.lit(False))
+    if dealt is not None:
+        columns |= {f"s{i}": source.plain("per", name)[0] for i, name in enumerate(source_columns(plan))}
+        kind = F.lit(ROW)
+        if promises is not None:
+            kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
+        columns["kind"] = kind.cast("tinyint")
+        columns["shard"] = shard_of([column for column, _ in keys], dealt.shards)
+        columns["clock"] = F.lit(None).cast("bigint")
+        if dealt.late:
+            columns["row"] = source.whole()
+    elif promises is not None:
+        source.df = source.df.filter(~promises)
     rows = source.df.select(*(column.alias(name) for name, column in columns.items()))
     return Applied(rows, layout, fields, tuple(ordering))

@@ -103,6 +103,13 @@ class Table:
         self._is(key, value, kind)
         return value
 
+    def flag(self, key: str) -> bool:
+        """Whether a key is there and true."""
+        value = self.content.get(key, False)
+        if not isinstance(value, bool):
+            raise JobError(f"`{key}` in [{self.name}] ({value!r}) must be true or false. Write it without quotes.")
+        return value
+
     def text(self, key: str) -> str:
         """The value of a key as text: true, false and numbers as they are written."""
         value = self.content[key]

@@ -13,7 +13,7 @@ from typing import Union
 from panewise.errors import SpecError
 from panewise.spec.check import MAX_WHOLE, shown
 
-__all__ = ["Amount", "Duration", "amount"]
+__all__ = ["Amount", "AmountLike", "Duration", "amount", "same_kind", "written"]
 
 _MICROS = {
     "microsecond": 1,
@@ -78,14 +78,19 @@ class Duration:
 Amount = Union[Duration, int, float]
 """How far `at` (or a framing value) moves: a Duration for times, a number for numbers."""
 
+AmountLike = Union[str, int, float, timedelta, Duration]
+"""What users write for one."""
 
-def amount(name: str, value: object) -> Amount:
-    """Check and convert one positive amount.
+
+def amount(name: str, value: object, *, zero: bool = False) -> Amount:
+    """Check and convert one positive amount; one that may be `zero` too, where that means something.
 
     >>> amount("min_duration", "2 minutes")
     Duration(micros=120000000)
     >>> amount("gap", 5)
     5
+    >>> amount("slack", "0 seconds", zero=True)
+    Duration(micros=0)
     """
     result: Amount
     if isinstance(value, Duration):
@@ -102,7 +107,9 @@ def amount(name: str, value: object) -> Amount:
             'Give text like "2 minutes", a timedelta, or a number where `at` is a number.'
         )
     size = result.micros if isinstance(result, Duration) else result
-    if not size > 0:
+    if zero and not size >= 0:
+        raise SpecError(f"`{name}` ({value}) can't be less than zero. Give zero or more, or leave `{name}` out.")
+    if not zero and not size > 0:
         raise SpecError(f"`{name}` ({value}) must be more than zero. Give a positive amount, or leave `{name}` out.")
     if isinstance(result, Duration) and size > MAX_WHOLE:
         raise SpecError(
@@ -122,3 +129,21 @@ def _number(name: str, value: Real) -> int | float:
     if math.isinf(real) and real > 0:
         raise SpecError(f"`{name}` ({shown(value)}) must be finite, at most 1.8e308. Give less, or leave `{name}` out.")
     return int(value) if isinstance(value, Integral) else real
+
+
+def same_kind(a: Amount, b: Amount) -> bool:
+    """Whether both are lengths of time, or both numbers.
+
+    >>> same_kind(Duration(5), Duration(7)), same_kind(5, 0.5), same_kind(Duration(5), 5)
+    (True, True, False)
+    """
+    return isinstance(a, Duration) == isinstance(b, Duration)
+
+
+def written(amount: Amount | None) -> str | int | float | None:
+    """An amount as a job file has it.
+
+    >>> written(Duration(90_000_000)), written(5)
+    ('90 seconds', 5)
+    """
+    return str(amount) if isinstance(amount, Duration) else amount

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from panewise.spec.aggregates import Aggregate, aggregates
-from panewise.spec.duration import Duration
+from panewise.spec.duration import Amount, Duration
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -22,6 +22,17 @@ from panewise.spec.frames import (
 )
 from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import (
+    External,
+    InBand,
+    OrderedPer,
+    Punctuation,
+    Scheduled,
+    SlackRows,
+    SlackTime,
+    Watermark,
+    per_key,
+)
 from panewise.spec.shape import SHAPES, shape
 
 __all__ = ["explain"]
@@ -54,6 +65,7 @@ def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
         ("Finds", _finds(scheme)),
         ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
         ("Order", _order(plan, calls)),
+        ("Progress", "" if plan.punctuation is None else _progress(plan, plan.punctuation)),
         ("Shape", _shape(scheme)),
         ("Interval", f"{scheme.extent}: {_extent(scheme)}"),
         ("Limits", _limits(scheme)),
@@ -164,6 +176,52 @@ def _order(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
     aggregated = [call.argument for _, call in calls if call.argument is not None]
     columns = list(dict.fromkeys([plan.time, *plan.tie_break, *framing, *aggregated]))
     return ", then ".join(columns) + _TIES[plan.ties].format(at=plan.time)
+
+
+def _progress(plan: PlanSpec, told: Punctuation) -> str:
+    match told:
+        case InBand():
+            of = ", of their key" if told.per_key else ""
+            return f"rows where {told.condition} are no data: no more rows come up to their {plan.time}{of}"
+        case SlackTime():
+            late = "" if told.amount in (0, Duration(0)) else str(told.amount)
+            return _slack(plan, late) + _ahead(told.per, told.ahead_limit)
+        case SlackRows():
+            return _slack(plan, f"{told.rows} row{'s' if told.rows != 1 else ''}" if told.rows else "")
+        case OrderedPer():
+            return _sources(plan, told) + _ahead(told.sources, told.ahead_limit)
+        case Scheduled():
+            return (
+                f"readings that are due have come, or are given up {told.give_up_after} later; "
+                "where none is missing there is no waiting"
+            )
+        case Watermark():
+            return "Spark's watermark, as withWatermark sets it"
+        case External():
+            return f"as another stream promises in its {told.time}{', key by key' if told.per_key else ''}"
+
+
+def _slack(plan: PlanSpec, late: str) -> str:
+    if not late:
+        return f"rows come in order of {plan.time}; one that does not is in no segment"
+    return f"rows may come {late} late; one that comes later is in no segment"
+
+
+def _sources(plan: PlanSpec, told: OrderedPer) -> str:
+    name = ", ".join(told.sources)
+    text = f"each {name} comes in order, and "
+    text += "counts by itself" if per_key(plan) else "the one that is furthest behind counts"
+    if told.expect is not None:
+        text += f"; nothing before all {told.expect} were heard"
+    if told.idle_after is not None:
+        text += f"; one that is silent for {told.idle_after} is not waited for"
+    return text
+
+
+def _ahead(sources: tuple[str, ...], limit: Amount | None) -> str:
+    if limit is None:
+        return ""
+    return f"; a {', '.join(sources)} more than {limit} ahead of the others counts as just that far"
 
 
 def _limits(scheme: Scheme) -> str:

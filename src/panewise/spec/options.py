@@ -8,7 +8,7 @@ from typing import Union
 
 from panewise.errors import SpecError
 from panewise.spec.check import MAX_WHOLE, choice, shown, sql
-from panewise.spec.duration import Amount, Duration, amount
+from panewise.spec.duration import Amount, Duration, amount, same_kind
 
 __all__ = [
     "CHAINED",
@@ -62,10 +62,6 @@ def _count(name: str, value: object) -> int | None:
     return int(value)
 
 
-def _same_kind(a: Amount, b: Amount) -> bool:
-    return isinstance(a, Duration) == isinstance(b, Duration)
-
-
 def limits(
     min_duration: object = None, min_rows: object = None, max_duration: object = None, max_rows: object = None
 ) -> Limits:
@@ -73,12 +69,12 @@ def limits(
     shortest = None if min_duration is None else amount("min_duration", min_duration)
     longest = None if max_duration is None else amount("max_duration", max_duration)
     if shortest is not None and longest is not None:
-        if not _same_kind(shortest, longest):
+        if not same_kind(shortest, longest):
             raise SpecError(
                 f"`min_duration` ({shortest}) and `max_duration` ({longest}) must be of one kind: "
                 "both lengths of time or both numbers. Write both as `at` is measured."
             )
-        if shortest > longest:  # type: ignore[operator]  # _same_kind has made them comparable
+        if shortest > longest:  # type: ignore[operator]  # same_kind has made them comparable
             raise SpecError(
                 f"`min_duration` ({shortest}) can't be more than `max_duration` ({longest}); "
                 "no segment could be both. Lower the one or raise the other."
@@ -114,7 +110,7 @@ def schedule(every: object, jitter: object, missing: object, allowed: tuple[str,
     step = amount("expect_every", every)
     slop = None if jitter is None else amount("jitter", jitter)
     if slop is not None:
-        if not _same_kind(step, slop):
+        if not same_kind(step, slop):
             raise SpecError(
                 f"`jitter` ({slop}) and `expect_every` ({step}) must be of one kind. Write both as `at` is measured."
             )

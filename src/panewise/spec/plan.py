@@ -1,4 +1,4 @@
-"""A whole plan: a scheme, the keys it applies within, and the order of rows."""
+"""A whole plan: a scheme, the keys it applies within, the order of rows, and how progress is known."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from panewise.errors import SpecError
 from panewise.spec.frames import Scheme
+from panewise.spec.punctuate import Punctuation
 
 __all__ = ["TIES", "PlanSpec"]
 
@@ -15,13 +16,14 @@ TIES = ("all", "first", "last", "error")
 
 @dataclass(frozen=True)
 class PlanSpec:
-    """What to find: `scheme` within `by`, in order of `at`, then `tie_break`."""
+    """What to find: `scheme` within `by`, in order of `at`, then `tie_break`; a stream needs a punctuation too."""
 
     scheme: Scheme
     keys: tuple[str, ...] = ()
     time: str | None = None
     tie_break: tuple[str, ...] = ()
     ties: str = "all"
+    punctuation: Punctuation | None = None
 
     @property
     def ordered_by(self) -> str:

@@ -1,0 +1,108 @@
+"""Pack: what a task reads of a stream becomes pages, one for each shard whose keys occur, and what it saw of progress.
+
+Elements come as batches under fixed names: `kind`, `shard`, keys k0, ..., `at`, then what orders and what is read
+(b, v, c, a), source columns s0, ..., and `row`, the row as it was, where late rows are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.kernel.bundle import dump
+from panewise.kernel.keys import codes, grouped
+from panewise.kernel.page import Array
+from panewise.kernel.punctuate import Seen, source_columns
+from panewise.kernel.sequence import Layout
+
+__all__ = ["FINAL", "PAGE_ROWS", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
+
+ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK = range(5)
+"""Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock."""
+
+PAGE_ROWS = 1 << 19
+"""How many rows are gathered before they are dealt: fewer make small pages, more take memory."""
+
+
+class Packer:
+    """Deals the elements of one task to shards."""
+
+    def __init__(self, layout: Layout, shards: int, page_rows: int = PAGE_ROWS) -> None:
+        self._layout, self._shards, self._page_rows = layout, shards, page_rows
+        self._progress = layout.progress
+        self._seen = Seen(self._progress)
+        self._noticed = False
+        self._keys = [f"k{i}" for i in range(len(layout.key_types))]
+        self._sources = [f"s{i}" for i in range(len(source_columns(layout.plan)))]
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+        """All elements in; pages with their shards out."""
+        gathered: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            if len(batch):
+                gathered.append(batch)
+                rows += len(batch)
+            if rows >= self._page_rows:
+                yield from self._deal(pa.Table.from_batches(gathered))
+                gathered, rows = [], 0
+        if rows:
+            yield from self._deal(pa.Table.from_batches(gathered))
+        if self._noticed:
+            tables = {} if self._seen.sources is None else {"sources": self._seen.sources}
+            page = dump(tables, {"seen": self._seen.facts()})
+            yield from ((shard, page) for shard in range(self._shards))
+
+    def _deal(self, elements: pa.Table) -> Iterator[tuple[int, bytes]]:
+        self._noticed = True
+        kinds = np.asarray(elements.column("kind").to_numpy())
+        elements = elements.drop_columns(["kind"])
+        if kinds.any():
+            self._control(elements, kinds)
+            named = np.flatnonzero(kinds == PROMISE_OF_KEY)
+            if len(named):
+                about = elements.take(pa.array(named)).select(["shard", *self._keys, "at"])
+                yield from self._pages(about, "promises")
+            elements = elements.filter(pa.array(kinds == ROW))
+        if len(elements):
+            yield from self._pages(self._noted(elements.combine_chunks()), "rows")
+
+    def _control(self, elements: pa.Table, kinds: Array) -> None:
+        self._seen.final = self._seen.final or bool((kinds == FINAL).any())
+        promises = elements.column("at").filter(pa.array(kinds == PROMISE)).drop_null().combine_chunks()
+        self._seen.promise(self._progress.numbers(promises))
+        if (kinds == TICK).any():
+            ticks = elements.column("clock").filter(pa.array(kinds == TICK)).drop_null()
+            self._seen.clock = max([self._seen.clock, *ticks.to_pylist()])
+
+    def _noted(self, rows: pa.Table) -> pa.Table:
+        """The rows, with note taken of how far they have come."""
+        present = rows.filter(pc.is_valid(rows.column("at"))) if rows.column("at").null_count else rows
+        sources = [present.column(name).combine_chunks() for name in self._sources]
+        at = self._progress.numbers(present.column("at").combine_chunks())
+        self._seen.rows(self._layout.plan, at, sources)
+        return rows.drop_columns(["clock"]) if "clock" in rows.column_names else rows
+
+    def _pages(self, rows: pa.Table, what: str) -> Iterator[tuple[int, bytes]]:
+        """Rows by shard, and by key within: keys with their number of rows, then the rows."""
+        keys = [rows.column(name).combine_chunks() for name in self._keys]
+        found, firsts = codes(keys, len(rows))
+        shards = np.asarray(rows.column("shard").to_numpy())[firsts]
+        by_shard = np.argsort(shards, kind="stable")
+        rank = np.empty(len(firsts), np.int64)
+        rank[by_shard] = np.arange(len(firsts))
+        order, offsets = grouped(rank[found], len(firsts))
+        ordered = rows.drop_columns(["shard", *self._keys]).take(pa.array(order))
+        heads = pa.array(firsts[by_shard])
+        named = {name: key.take(heads) for name, key in zip(self._keys, keys, strict=True)}
+        table = pa.table({**named, "n": pa.array(np.diff(offsets))})
+        shards = shards[by_shard]
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(shards)) + 1, [len(shards)]])
+        for first, last in pairwise(edges):
+            begin, end = int(offsets[first]), int(offsets[last])
+            page = {"keys": table.slice(first, last - first), what: ordered.slice(begin, end - begin)}
+            yield int(shards[first]), dump(page, {})

@@ -1,0 +1,260 @@
+"""Punctuation: what a stream has promised so far, worked out from what was seen of it. Nobody else guesses.
+
+Progress `t` says: no more rows with `at` <= t. It is the same in every shard, because what it is worked out from (the
+`Seen` of each task) goes to all of them; only promises about single keys are a shard's own. All of it acts at the end
+of the micro-batch that brings it, so that no row is late for the sake of its neighbours in one batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.kernel.keys import codes
+from panewise.kernel.page import Array
+from panewise.kernel.progress import Progress
+from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import OrderedPer, Scheduled, SlackRows, SlackTime
+
+__all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
+
+_NEVER = -1
+"""On the clock: not yet."""
+
+
+def is_per_key(plan: PlanSpec) -> bool:
+    """Whether each key is a source in order by itself, so that its own rows say how far it has come."""
+    given = plan.punctuation
+    return isinstance(given, OrderedPer) and set(given.sources) == set(plan.keys)
+
+
+def source_columns(plan: PlanSpec) -> tuple[str, ...]:
+    """The columns that name a row's source, where progress is worked out per source."""
+    match plan.punctuation:
+        case SlackTime(per=columns):
+            return columns
+        case OrderedPer(sources=columns) if not is_per_key(plan):
+            return columns
+    return ()
+
+
+@dataclass
+class Seen:
+    """What one task saw in one micro-batch that says something about progress."""
+
+    progress: Progress
+    top: Array = field(default_factory=lambda: np.empty(0))
+    """The largest `at`, or the n + 1 largest."""
+    until: Any = None
+    """The latest promise about all keys."""
+    clock: int = _NEVER
+    """The latest tick, in microseconds."""
+    final: bool = False
+    sources: pa.Table | None = None
+    """Source columns s0, ... and `at`: the largest of each."""
+
+    def facts(self) -> dict[str, Any]:
+        """All but the sources, as JSON takes it."""
+        return {
+            "top": self.top.tolist(),
+            "until": None if self.until is None else self.until.item(),
+            "clock": self.clock,
+            "final": self.final,
+        }
+
+    @classmethod
+    def read(cls, progress: Progress, facts: dict[str, Any], sources: pa.Table | None) -> Seen:
+        """The inverse of `facts`."""
+        until = None if facts["until"] is None else progress.dtype(facts["until"])
+        top = np.asarray(facts["top"], progress.dtype)
+        return cls(progress, top, until, facts["clock"], facts["final"], sources)
+
+    def rows(self, plan: PlanSpec, at: Array, sources: Sequence[pa.Array]) -> None:
+        """Take note of rows: their `at`, and where they come from."""
+        if not len(at):
+            return
+        match plan.punctuation:
+            case SlackRows(rows=n):
+                self.top = _largest(np.concatenate([self.top.astype(at.dtype), at]), n + 1)
+            case SlackTime() | Scheduled():
+                self.top = _largest(np.concatenate([self.top.astype(at.dtype), at.max(keepdims=True)]), 1)
+        if sources:
+            named = {f"s{i}": column for i, column in enumerate(sources)}
+            seen = pa.table({**named, "at": pa.array(at)})
+            self.sources = _latest(seen if self.sources is None else pa.concat_tables([self.sources, seen]))
+
+    def promise(self, at: Array) -> None:
+        """Take note of punctuations about all keys."""
+        if len(at):
+            latest = at.max()
+            self.until = latest if self.until is None else max(self.until, latest)
+
+
+def _largest(at: Array, n: int) -> Array:
+    return np.sort(np.partition(at, len(at) - n)[len(at) - n :] if len(at) > n else at)
+
+
+def _latest(table: pa.Table) -> pa.Table:
+    """One row a source: the largest `at`."""
+    named = [column.combine_chunks() for column in table.columns[:-1]]
+    found, firsts = codes(named, len(table))
+    at = np.asarray(table.column("at").to_numpy())
+    largest = at[firsts].copy()
+    np.maximum.at(largest, found, at)
+    sources = {f"s{i}": column.take(pa.array(firsts)) for i, column in enumerate(named)}
+    return pa.table({**sources, "at": pa.array(largest)})
+
+
+class Punctuator:
+    """The promises about a whole stream: fed with what tasks saw, it says how far the stream has come."""
+
+    def __init__(self, plan: PlanSpec, progress: Progress) -> None:
+        self._spec, self._progress = plan.punctuation, progress
+        self.until = progress.nothing
+        self.final = False
+        self.clock = self._begun = _NEVER
+        self._top = np.empty(0, progress.dtype)
+        self.sources: pa.Table | None = None
+        """Source columns, `at` (the clock of each), `heard` (when, on our clock), `idle`."""
+
+    def take(self, seen: Iterable[Seen], watermark: Any = None) -> None:
+        """Learn what the tasks of a micro-batch saw, and move progress on."""
+        promised = [self.until]
+        fresh = []
+        for task in seen:
+            self.clock = max(self.clock, task.clock)
+            self.final = self.final or task.final
+            self._top = np.concatenate([self._top, task.top])
+            if task.until is not None:
+                promised.append(task.until)
+            if task.sources is not None:
+                fresh.append(task.sources)
+        if self._begun == _NEVER:
+            self._begun = self.clock
+        if watermark is not None:
+            promised.append(watermark)
+        self._hear(fresh)
+        worked_out = self._worked_out()
+        if worked_out is not None:
+            promised.append(worked_out)
+        self.until = self._progress.everything if self.final else max(promised)
+
+    def _hear(self, fresh: list[pa.Table]) -> None:
+        """Set the clocks of sources."""
+        if not fresh and self.sources is None:
+            return
+        known = self.sources
+        if fresh:
+            new = pa.concat_tables(fresh)
+            names = new.column_names[:-1]
+            both = new if known is None else pa.concat_tables([known.select([*names, "at"]), new])
+            latest = _latest(both)
+            heard = np.full(len(latest), self.clock, np.int64)
+            if known is not None:
+                heard[: len(known)] = known.column("heard").to_numpy()
+                spoke = codes([c.combine_chunks() for c in both.select(names).columns], len(both))[0][len(known) :]
+                heard[spoke] = self.clock
+            known = latest.append_column("heard", pa.array(heard))
+        assert known is not None
+        heard = np.array(known.column("heard").to_numpy())
+        # a source that was heard before the clock started counts from when it did
+        heard[heard == _NEVER] = self.clock
+        idle = np.zeros(len(known), bool)
+        if isinstance(self._spec, OrderedPer) and self._spec.idle_after is not None and self.clock != _NEVER:
+            idle = self.clock - heard >= self._spec.idle_after.micros
+        plain = known.drop_columns([name for name in ("heard", "idle") if name in known.column_names])
+        self.sources = plain.append_column("heard", pa.array(heard)).append_column("idle", pa.array(idle))
+
+    def _worked_out(self) -> Any:
+        """The promise that follows from what was seen, or None."""
+        progress, spec = self._progress, self._spec
+        match spec:
+            case SlackRows(rows=n):
+                self._top = _largest(self._top, n + 1)
+                return progress.below(self._top[0]) if len(self._top) > n else None
+            case SlackTime(amount=amount):
+                if spec.per:
+                    clocks = self._clocks(spec.ahead_limit)
+                    self._top = clocks.max(keepdims=True) if len(clocks) else self._top[:0]
+                return self._behind(progress.amount("slack", amount))
+            case Scheduled(give_up_after=amount):
+                return self._behind(progress.amount("give_up_after", amount))
+            case OrderedPer():
+                if self.sources is None or self._awaits(spec):
+                    return None
+                clocks = self._clocks(spec.ahead_limit)
+                active = clocks[~np.asarray(self.sources.column("idle"))]
+                return progress.below(active.min()) if len(active) else None
+        return None
+
+    def _behind(self, amount: float | int) -> Any:
+        self._top = _largest(self._top, 1)
+        return self._progress.below(self._progress.earlier(self._top, amount))[0] if len(self._top) else None
+
+    def _awaits(self, spec: OrderedPer) -> bool:
+        """Whether some of the expected sources were never heard, and may still be."""
+        if spec.expect is None or self.sources is None or len(self.sources) >= spec.expect:
+            return False
+        if spec.idle_after is None or self.clock == _NEVER:
+            return True
+        return self.clock - self._begun < spec.idle_after.micros
+
+    def _clocks(self, limit: Any) -> Array:
+        """The clocks of the sources, none further ahead of their lower median than the limit."""
+        if self.sources is None:
+            return np.empty(0, self._progress.dtype)
+        clocks = np.array(self.sources.column("at").to_numpy())
+        if limit is not None and len(clocks):
+            median = np.sort(clocks)[(len(clocks) - 1) // 2]
+            clocks = np.minimum(clocks, self._progress.later(median, self._progress.amount("ahead_limit", limit)))
+        return clocks
+
+    def was_idle(self, columns: Sequence[pa.Array]) -> Array:
+        """Which rows come from a source that progress has left out, by their source columns."""
+        rows = len(columns[0])
+        if self.sources is None or not pc.any(self.sources.column("idle")).as_py():
+            return np.zeros(rows, bool)
+        known = [self.sources.column(i).combine_chunks() for i in range(len(columns))]
+        both = [pa.concat_arrays([a, b]) for a, b in zip(known, columns, strict=True)]
+        found = codes(both, len(self.sources) + rows)[0][len(self.sources) :]
+        idle = np.asarray(self.sources.column("idle"))
+        return np.where(found < len(idle), idle[np.minimum(found, len(idle) - 1)], False)
+
+    def told(self) -> str:
+        """The sources and how far each has come, as JSON, for whoever watches."""
+        if self.sources is None:
+            return "[]"
+        names = [name for name in self.sources.column_names if name.startswith("s")]
+        rows = []
+        ats = self._progress.bounds(np.array(self.sources.column("at").to_numpy())).to_pylist()
+        for row, at in zip(self.sources.to_pylist(), ats, strict=True):
+            source = ", ".join(str(row[name]) for name in names)
+            rows.append({"source": source, "at": str(at), "idle": row["idle"]})
+        return json.dumps(rows)
+
+    def facts(self) -> dict[str, Any]:
+        """All state but the sources, as JSON takes it."""
+        return {
+            "until": _json(self.until),
+            "final": self.final,
+            "clock": self.clock,
+            "begun": self._begun,
+            "top": self._top.tolist(),
+        }
+
+    def restore(self, facts: dict[str, Any], sources: pa.Table | None) -> None:
+        """Go on from `facts` and `sources`."""
+        self.until = self._progress.dtype(facts["until"])
+        self.final, self.clock, self._begun = facts["final"], facts["clock"], facts["begun"]
+        self._top = np.asarray(facts["top"], self._progress.dtype)
+        self.sources = sources
+
+
+def _json(number: Any) -> Any:
+    return number.item() if hasattr(number, "item") else number

@@ -1,0 +1,290 @@
+"""A shard of a stream: some of the keys, with everything that happens to their rows, and its state as bytes.
+
+In one micro-batch: rows that break a promise are set aside and counted; the others wait until progress has passed
+them; what it has passed goes, in order, through the segment operator, which is also told how far each key has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.kernel import segmenting as sg
+from panewise.kernel.bundle import as_arrays, as_table, load
+from panewise.kernel.compiled import compiled
+from panewise.kernel.keys import codes
+from panewise.kernel.order import sort_indices
+from panewise.kernel.page import Array
+from panewise.kernel.punctuate import Punctuator, Seen, is_per_key, source_columns
+from panewise.kernel.sequence import Layout, Reader, tied
+from panewise.kernel.spans import missing_between
+from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
+from panewise.spec.punctuate import Scheduled
+
+__all__ = ["LATE", "REASONS", "Outcome", "Shard"]
+
+REASONS = ("late", "after_idle", "null_at")
+"""Why a row is no part of any segment: progress had passed it, so had it after its source was left out, no `at`."""
+
+LATE = pa.schema([pa.field("reason", pa.string())])
+"""What is told of a late row, beside the row itself."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a micro-batch."""
+
+    segments: pa.RecordBatch | None
+    late: pa.Table | None
+    """`reason` and `row`."""
+    counts: dict[str, int]
+    """rows, a count for every reason, segments, parts, open, waiting, keys."""
+
+
+@compiled
+def _contiguous(at: Any, slots: Any, every: Any, last: Any, known: Any, until: Any) -> None:
+    """Move each key's progress along rows (sorted) that follow one another without a missing reading."""
+    for i in range(len(at)):
+        k = slots[i]
+        if known[k] and at[i] >= last[k] and missing_between(last[k], at[i], every) == 0:
+            last[k] = at[i]
+            if at[i] > until[k]:
+                until[k] = at[i]
+
+
+class Shard:
+    """The keys of one shard; `batch` takes a micro-batch, `state` gives what to keep."""
+
+    def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
+        self._layout, self._progress = layout, layout.progress
+        self._fingerprint = fingerprint(layout, shards)
+        self._operator, self._reader, self._emitter = layout.operator, Reader(layout), layout.emitter
+        self.punctuator = Punctuator(layout.plan, self._progress)
+        self._per_key = is_per_key(layout.plan)
+        self._sources = [f"s{i}" for i in range(len(source_columns(layout.plan)))]
+        self._keys = [pa.array([], kind) for kind in layout.key_types]
+        self._until = np.empty(0, self._progress.dtype)
+        self._last = np.empty(0, self._progress.dtype)
+        self._waiting: pa.Table | None = None
+        if state is not None:
+            self._restore(state)
+
+    # ---- state
+
+    def state(self) -> bytes:
+        """All that the next micro-batch needs."""
+        count = len(self._until)
+        arrays = {**self._operator.snapshot(count), "until": self._until, "last": self._last}
+        tables = {"arrays": as_table(arrays)}
+        if self._keys:
+            tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._keys)})
+        if self._waiting is not None and len(self._waiting):
+            tables["waiting"] = self._waiting
+        if self.punctuator.sources is not None:
+            tables["sources"] = self.punctuator.sources
+        return pack_state(tables, {"plan": self._fingerprint, "progress": self.punctuator.facts()})
+
+    def _restore(self, state: bytes) -> None:
+        tables, facts = unpack_state(state)
+        check_fingerprint(facts["plan"], self._fingerprint)
+        arrays = as_arrays(tables["arrays"])
+        self._until, self._last = arrays.pop("until"), arrays.pop("last")
+        self._operator.restore(arrays)
+        if "keys" in tables:
+            self._keys = [column.combine_chunks() for column in tables["keys"].columns]
+        self._waiting = tables.get("waiting")
+        self.punctuator.restore(facts["progress"], tables.get("sources"))
+
+    # ---- a micro-batch
+
+    def batch(self, pages: Iterable[bytes], watermark: Any = None) -> Outcome:
+        """Take the pages of a micro-batch, in any order, and give what became of them."""
+        seen, rows, promises = [], [], []
+        for data in pages:
+            tables, facts = load(data)
+            if "seen" in facts:
+                seen.append(Seen.read(self._progress, facts["seen"], tables.get("sources")))
+            elif "rows" in tables:
+                rows.append((tables["keys"], tables["rows"]))
+            else:
+                promises.append((tables["keys"], tables["promises"]))
+        before = self.punctuator.until
+        table, slots = self._gather(rows)
+        counts = {"rows": 0 if table is None else len(table), **dict.fromkeys(REASONS, 0)}
+        late = None
+        if table is not None:
+            table, slots, late = self._without_late(table, slots, before, counts)
+        self.punctuator.take(seen, watermark)
+        self._promise(promises)
+        found = self._advance(table, slots)
+        segments = self._emitter.batch(self._keys, found) if len(found) else None
+        partial = int(((found.flags & sg.PARTIAL_FLAG) != 0).sum())
+        counts |= {
+            "segments": len(found) - partial,
+            "parts": partial,
+            "open": self._operator.open,
+            "waiting": 0 if self._waiting is None else len(self._waiting),
+            "keys": len(self._until),
+        }
+        return Outcome(segments, late, counts)
+
+    def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
+        """All rows of the pages, and the slot of each; new keys get new slots."""
+        if not pages:
+            return None, np.empty(0, np.int64)
+        keys = pa.concat_tables([keys for keys, _ in pages])
+        known, new = len(self._until), len(keys)
+        columns = [
+            pa.concat_arrays([old, keys.column(i).combine_chunks().cast(old.type)]) for i, old in enumerate(self._keys)
+        ]
+        if columns:
+            found, firsts = codes(columns, known + new)
+            self._keys = [column.take(pa.array(firsts)) for column in columns]
+            slots, count = found[known:], len(firsts)
+        else:
+            slots, count = np.zeros(new, np.int64), 1
+        nothing = np.full(count - known, self._progress.nothing, self._progress.dtype)
+        self._until = np.concatenate([self._until, nothing])
+        self._last = np.concatenate([self._last, nothing])
+        rows = pa.concat_tables([rows for _, rows in pages])
+        return rows, np.repeat(slots, np.asarray(keys.column("n").to_numpy()))
+
+    def _without_late(
+        self, rows: pa.Table, slots: Array, before: Any, counts: dict[str, int]
+    ) -> tuple[pa.Table, Array, pa.Table | None]:
+        """The rows that keep every promise; those that do not are counted, and kept aside where they are wanted."""
+        absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
+        bad = np.zeros(len(rows), bool) if absent is None else absent.copy()
+        reason = np.full(len(rows), REASONS.index("null_at"), np.int8)
+        until = np.maximum(self._until[slots], before)
+        if (until > self._progress.nothing).any():
+            at = self._numbers(rows, absent)
+            late = (at <= until) & (until > self._progress.nothing) & ~bad
+            if late.any():
+                reason[late] = REASONS.index("late")
+                if self._sources:
+                    sources = [rows.column(name).combine_chunks() for name in self._sources]
+                    reason[late & self.punctuator.was_idle(sources)] = REASONS.index("after_idle")
+                bad |= late
+        kept = rows.drop_columns(self._sources) if self._sources else rows
+        if not bad.any():
+            return kept, slots, None
+        told = reason[bad]
+        for i, name in enumerate(REASONS):
+            counts[name] += int((told == i).sum())
+        aside = None
+        if "row" in rows.column_names:
+            aside = pa.table({"reason": pa.array(REASONS).take(pa.array(told)), "row": rows.column("row").filter(bad)})
+        return kept.filter(pa.array(~bad)), slots[~bad], aside
+
+    def _numbers(self, rows: pa.Table, absent: Array | None = None) -> Array:
+        column = rows.column("at").combine_chunks()
+        if absent is None or not absent.any():
+            return self._progress.numbers(column)
+        found = np.full(len(rows), self._progress.nothing, self._progress.dtype)
+        found[~absent] = self._progress.numbers(column.drop_null())
+        return found
+
+    def _promise(self, pages: list[tuple[pa.Table, pa.Table]]) -> None:
+        """Move single keys on, as punctuations about them say."""
+        table, slots = self._gather(pages)
+        if table is not None:
+            present = np.asarray(table.column("at").is_valid().to_numpy())
+            at = self._progress.numbers(table.column("at").drop_null().combine_chunks())
+            np.maximum.at(self._until, slots[present], at)
+
+    def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
+        """Let go of what progress has passed, and tell the operator how far each key has come."""
+        rows, slots, at = self._with_waiting(fresh, slots)
+        count = len(self._until)
+        if self._per_key and len(at):
+            highest = self._until.copy()
+            np.maximum.at(highest, slots, self._progress.below(at))
+            self._until = highest
+        np.maximum(self._until, self.punctuator.until, out=self._until)
+        schedule = self._layout.plan.scheme.schedule
+        if isinstance(self._layout.plan.punctuation, Scheduled) and schedule is not None and len(at):
+            self._follow(rows, slots, at, self._progress.amount("expect_every", schedule.every))
+        released = at <= self._until[slots] if len(at) else np.zeros(0, bool)
+        if rows is not None and not released.all():
+            stays = ~released
+            waiting = rows.filter(pa.array(stays))
+            self._waiting = waiting.append_column("slot", pa.array(slots[stays]))
+            rows, slots, at = rows.filter(pa.array(released)), slots[released], at[released]
+        else:
+            self._waiting = None
+        if rows is not None and len(at):
+            order = sort_indices(slots, count, at, self._ordering(rows))
+            order = self._without_ties(order, slots, at)
+            rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
+            np.maximum.at(self._last, slots, at)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
+        ends = np.full(count, self.punctuator.final)
+        told = self._until > self._progress.nothing
+        batch = rows.combine_chunks().to_batches()[0] if rows is not None and len(rows) else self._reader.empty()
+        soonest = self._progress.above(self._until)
+        page = self._reader.page(batch, at, offsets, np.arange(count), ends, (told, self._until, soonest))
+        return self._operator.on_page(page)
+
+    def _with_waiting(self, fresh: pa.Table | None, slots: Array) -> tuple[pa.Table | None, Array, Array]:
+        """The rows of this micro-batch and those that wait since earlier ones."""
+        waiting = self._waiting
+        if waiting is not None:
+            owners = np.asarray(waiting.column("slot").to_numpy())
+            waiting = waiting.drop_columns(["slot"])
+            if fresh is None:
+                fresh, slots = waiting, owners
+            else:
+                if waiting.schema.names != fresh.schema.names:
+                    waiting = _like(waiting, fresh.schema)
+                fresh, slots = pa.concat_tables([waiting, fresh]), np.concatenate([owners, slots])
+        if fresh is None:
+            return None, slots, np.empty(0, self._progress.dtype)
+        return fresh, slots.astype(np.int64), self._numbers(fresh)
+
+    def _follow(self, rows: pa.Table | None, slots: Array, at: Array, every: Any) -> None:
+        order = np.lexsort((at, slots))
+        known = self._last > self._progress.nothing
+        # a key whose first row progress has passed is known from there on
+        passed = at <= self._until[slots]
+        first = self._last.copy()
+        np.maximum.at(first, slots[passed], at[passed])
+        known |= first > self._progress.nothing
+        until = self._until.copy()
+        _contiguous(at[order], slots[order], self._progress.dtype(every), first, known, until)
+        self._until = until
+
+    def _ordering(self, rows: pa.Table) -> pa.Table:
+        return rows.select([name for name in rows.column_names if name not in ("at", "row")])
+
+    def _without_ties(self, order: Array, slots: Array, at: Array) -> Array:
+        ties = self._layout.plan.ties
+        if ties == "all" or len(order) < 2:
+            return order
+        same = (slots[order][1:] == slots[order][:-1]) & (at[order][1:] == at[order][:-1])
+        if not same.any():
+            return order
+        if ties == "error":
+            row = order[int(np.flatnonzero(same)[0])]
+            plan = self._layout.plan
+            named = zip(plan.keys, self._keys, strict=True)
+            where = ", ".join(f"{name}={key[int(slots[row])].as_py()!r}" for name, key in named)
+            raise tied(plan, at[row : row + 1], self._progress, where)
+        kept = np.ones(len(order), bool)
+        if ties == "first":
+            kept[1:] = ~same
+        else:
+            kept[:-1] = ~same
+        return order[kept]
+
+
+def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in another schema: what it does not know goes, what they lack is null."""
+    return pa.table(
+        {f.name: rows.column(f.name) if f.name in rows.column_names else pa.nulls(len(rows), f.type) for f in schema}
+    )

@@ -1,0 +1,75 @@
+"""A shard as Spark runs it: state in, pages in, results and state out, once for each micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from panewise.kernel.bundle import dump
+from panewise.kernel.sequence import Layout
+from panewise.kernel.shard import Shard
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ShardProcessor"]
+
+_MICROS = 1_000
+
+
+class ShardProcessor(StatefulProcessor):
+    """Adapts `Shard` to Spark's stateful stage; its one state variable holds the shard's bytes."""
+
+    def __init__(self, layout: Layout, shards: int, watermark: bool) -> None:
+        self._layout, self._shards, self._watermark = layout, shards, watermark
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark before anything else."""
+        self._handle = handle
+        self._state = handle.getValueState("shard", "state binary")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """A micro-batch with pages for the shard."""
+        pages = [page for frame in rows for page in frame["page"]]
+        yield self._run(key[0], pages, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+        """A micro-batch that only moves the watermark."""
+        yield self._run(key[0], [], timerValues)
+
+    def close(self) -> None:
+        """Nothing is held between micro-batches."""
+
+    def _run(self, number: int, pages: list[bytes], timers: Any) -> pd.DataFrame:
+        import pandas as pd
+
+        stored = self._state.get()
+        shard = Shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
+        reached = None
+        if self._watermark:
+            millis = timers.getCurrentWatermarkInMs()
+            reached = np.int64(millis * _MICROS) if millis > 0 else None
+            for registered in list(self._handle.listTimers()):
+                self._handle.deleteTimer(registered)
+            self._handle.registerTimer(max(millis, 0) + 1)
+        outcome = shard.batch(pages, reached)
+        state = shard.state()
+        self._state.update((state,))
+        tables = {}
+        if outcome.segments is not None:
+            tables["segments"] = outcome.segments
+        if outcome.late is not None:
+            tables["late"] = outcome.late
+        until = shard.punctuator.until
+        known = self._layout.progress.nothing < until < self._layout.progress.everything
+        facts = {
+            **outcome.counts,
+            "shard": number,
+            "state_bytes": len(state),
+            "until": np.asarray(until).item() if known else None,
+            "sources": shard.punctuator.told() if number == 0 else None,
+        }
+        return pd.DataFrame({"page": [dump(tables, facts)]})

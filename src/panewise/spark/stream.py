@@ -1,0 +1,195 @@
+"""The stream executor: rows are packed into pages, dealt to shards, and one stateful stage does everything else.
+
+source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).transformWithStateInPandas--> page
+       --mapInArrow: unpack--> segments, late rows, and what `progress` reports, which is observed and taken out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from panewise.errors import InputError, SpecError
+from panewise.kernel.bundle import load
+from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
+from panewise.kernel.sequence import Layout
+from panewise.kernel.shard import REASONS
+from panewise.spark.batch import result_schema
+from panewise.spark.session import ROCKSDB
+from panewise.spark.shard import ShardProcessor
+from panewise.spark.source import Applied, Dealt, apply, shard_of
+from panewise.spec.aggregates import aggregates
+from panewise.spec.emit import Emit
+from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import External, OrderedPer, Watermark, check_punctuation
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["COUNTS", "OBSERVED", "SHARDS", "segments"]
+
+SHARDS = 16
+"""How many parts the keys are dealt to, if nothing else is said."""
+MAX_SHARDS = 1024
+
+OBSERVED = "panewise"
+"""The name under which a query's progress holds what `pw.progress` reads."""
+
+COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "keys", "state_bytes")
+"""What every shard counts in every micro-batch."""
+
+_STORE = "spark.sql.streaming.stateStore.providerClass"
+_PAGES = "shard int, page binary"
+
+
+def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
+    if plan.scheme.longest:
+        raise SpecError(
+            "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
+            "Leave it out, or read the source as a batch."
+        )
+    if plan.punctuation is None:
+        raise SpecError(
+            "`punctuation` (None): a stream must say how it is known that rows have come, or no segment could ever "
+            'close. Add it to `at`, such as .at("time", pw.slack("10 seconds")).'
+        )
+    check_punctuation(plan)
+    count = SHARDS if shards is None else shards
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SHARDS or count & (count - 1):
+        raise SpecError(
+            f"`shards` ({count!r}) must be a power of two, from 1 to {MAX_SHARDS}: keys are dealt to them for good. "
+            f"Give one, or leave it out for {SHARDS}."
+        )
+    store = df.sparkSession.conf.get(_STORE, "")
+    if store != ROCKSDB:
+        raise InputError(
+            f"`{_STORE}` ({store}): Spark keeps the state of such a stream in RocksDB only. "
+            f"Use pw.session(), or set it to {ROCKSDB}."
+        )
+    return count
+
+
+def segments(
+    plan: PlanSpec,
+    df: DataFrame,
+    agg: Mapping[str, str] | None,
+    emit: Emit,
+    *,
+    late: bool = False,
+    shards: int | None = None,
+    control: str | None = None,
+    clock: DataFrame | None = None,
+) -> DataFrame:
+    """The segments of a streaming DataFrame, as a streaming DataFrame."""
+    count = _checked(plan, df, shards)
+    applied = apply(plan, aggregates(agg), df, emit, Dealt(count, late))
+    layout = applied.layout
+    elements = applied.df
+    for other in _controls(plan, applied, df, control, clock, count):
+        elements = elements.unionByName(other)
+
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for shard, page in Packer(layout, count).run(batches):
+            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
+
+    watermark = isinstance(plan.punctuation, Watermark)
+    staged = (
+        elements.mapInArrow(pack, _PAGES)
+        .groupBy("shard")
+        .transformWithStateInPandas(
+            ShardProcessor(layout, count, watermark), "page binary", "Append", "EventTime" if watermark else "None"
+        )
+    )
+    made = result_schema(layout, applied.keys)
+    row = applied.df.schema["row"].dataType if late else None
+    schema = _output_schema(made, layout, row)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for page in batch.column("page"):
+                yield from _unpacked(page.as_py(), layout, arrow)
+
+    out = staged.mapInArrow(unpack, schema)
+    counted = [F.sum(f"monitor.{name}").alias(name) for name in COUNTS]
+    told = [F.min("monitor.until").alias("until"), F.max("monitor.sources").alias("sources")]
+    return out.observe(OBSERVED, *counted, *told).filter("monitor is null").drop("monitor")
+
+
+def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -> T.StructType:
+    """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
+    fields = list(made.fields)
+    if row is not None:
+        fields.append(
+            T.StructField("late", T.StructType([T.StructField("reason", T.StringType()), T.StructField("row", row)]))
+        )
+    until = from_arrow_schema(pa.schema([("until", layout.progress.type)]), prefer_timestamp_ntz=True).fields[0]
+    monitor = [T.StructField(name, T.LongType()) for name in COUNTS]
+    fields.append(T.StructField("monitor", T.StructType([*monitor, until, T.StructField("sources", T.StringType())])))
+    return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
+
+
+def _unpacked(page: bytes, layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    tables, facts = load(page)
+    for batch in tables["segments"].to_batches() if "segments" in tables else ():
+        yield _padded({name: batch.column(name) for name in batch.schema.names}, len(batch), schema)
+    for batch in tables["late"].to_batches() if "late" in tables else ():
+        rows = pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("late").type))
+        yield _padded({"late": rows}, len(batch), schema)
+    until = facts["until"]
+    known = None if until is None else layout.progress.bounds(pa.array([until]).to_numpy())[0].as_py()
+    told: dict[str, Any] = {**{name: facts[name] for name in COUNTS}, "until": known, "sources": facts["sources"]}
+    yield _padded({"monitor": pa.array([told], schema.field("monitor").type)}, 1, schema)
+
+
+def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _controls(
+    plan: PlanSpec, applied: Applied, df: DataFrame, control: str | None, clock: DataFrame | None, shards: int
+) -> Iterator[DataFrame]:
+    """Streams that tell things: another stream's punctuations, a folder of commands, the clock."""
+    spark, schema = df.sparkSession, applied.df.schema
+    at_type = schema["at"].dataType
+    keys = [f"k{i}" for i in range(len(plan.keys))]
+    given = plan.punctuation
+    if isinstance(given, External):
+        source = given.source
+        if given.time not in source.columns:
+            raise InputError(
+                f"`at` ({given.time!r}): the punctuation's stream has no such column. Name one of its own."
+            )
+        columns = {"kind": F.lit(PROMISE), "at": F.col(_quoted(given.time)).cast(at_type)}
+        if given.per_key:
+            named = [F.col(_quoted(name)).cast(schema[key].dataType) for name, key in zip(plan.keys, keys, strict=True)]
+            columns |= dict(zip(keys, named, strict=True))
+            columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(named, shards)}
+        yield _elements(source, columns, schema)
+    if control is not None:
+        read = spark.readStream.schema(f"kind string, until {at_type.simpleString()}").json(control)
+        kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
+        yield _elements(read, {"kind": kind, "at": F.col("until")}, schema)
+    if isinstance(given, OrderedPer) and given.idle_after is not None:
+        ticks = clock
+        if ticks is None:
+            ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        yield _elements(ticks, {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}, schema)
+    elif clock is not None:
+        raise SpecError("`clock` ticks for `idle_after`, and the plan has none. Leave it out.")
+
+
+def _elements(df: DataFrame, columns: Mapping[str, Column], schema: T.StructType) -> DataFrame:
+    """Control rows in the schema of elements: what they do not name is null, or the first shard."""
+    filled = {"shard": F.lit(0), **columns}
+    return df.select(*(filled.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in schema.fields))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
