@@ -85,8 +85,8 @@ def _grow_frames(frames: Any, needed: Any) -> Any:
         np.empty((room, N_FRAME_ATS), fa.dtype),
         np.empty((room, N_FRAME_INTS), np.int64),
         np.empty((room, states.shape[1]), np.float64),
-        np.empty((room, sg.N_FOLDS, ff.shape[2], 3), np.float64),
-        np.empty((room, sg.N_FOLDS, fi.shape[2], 2), np.int64),
+        np.empty((room, ff.shape[1], ff.shape[2], 3), np.float64),
+        np.empty((room, fi.shape[1], fi.shape[2], 2), np.int64),
     )
     more[0][:n] = fa
     more[1][:n] = fn

@@ -118,16 +118,19 @@ class SegmentOperator:
         self._aggregation = aggregation
         whole, measured = settings(scheme, progress, emit, framing.fewest if isinstance(framing, RunFraming) else 1)
         folding, dtype = len(aggregation), progress.dtype
+        hides = scheme.nulls == "invisible"
+        self._folds = sg.N_FOLDS if hides else 1
         self._dtype = dtype
         if isinstance(framing, RunFraming):
             whole += [framing.split, int(framing.gaps)]
             measured.append(0 if framing.apart is None else progress.amount("gap", framing.apart))
+            slots = runs.fold_slots(framing.gaps, hides)
             shapes = {
                 "ats": ((runs.N_ATS,), dtype),
                 "numbers": ((runs.N_INTS,), np.int64),
                 "previous": ((framing.width,), np.float64),
-                "ff": ((runs.FOLD_SLOTS, folding, 3), np.float64),
-                "fi": ((runs.FOLD_SLOTS, folding, 2), np.int64),
+                "ff": ((slots, folding, 3), np.float64),
+                "fi": ((slots, folding, 2), np.int64),
             }
         else:
             assert isinstance(scheme, ChainFrames)
@@ -161,8 +164,8 @@ class SegmentOperator:
             np.empty((room, chains.N_FRAME_ATS), self._dtype),
             np.empty((room, chains.N_FRAME_INTS), np.int64),
             np.empty((room, self._framing.cells), np.float64),
-            np.empty((room, sg.N_FOLDS, n, 3), np.float64),
-            np.empty((room, sg.N_FOLDS, n, 2), np.int64),
+            np.empty((room, self._folds, n, 3), np.float64),
+            np.empty((room, self._folds, n, 2), np.int64),
         )
 
     def _reserve(self, slots: int) -> None:
@@ -235,32 +238,42 @@ class SegmentOperator:
             return int(self._state["numbers"][:, runs.RUN_OPEN].sum())
         return len(self._held.owners)
 
-    def snapshot(self, slots: int | None = None) -> Snapshot:
-        """All state, as named arrays; of the first slots, where no more are in use."""
-        if slots is not None:
-            self._reserve(slots)
+    def state(self, slots: int) -> Snapshot:
+        """All state of the first slots, as named arrays that go on being used."""
+        self._reserve(slots)
+        return self._named(slots)
+
+    def snapshot(self) -> Snapshot:
+        """All state, as named arrays of its own."""
+        return {name: array.copy() for name, array in self._named(None).items()}
+
+    def _named(self, slots: int | None) -> Snapshot:
         found = {name: array[:slots] for name, array in self._state.items()}
         found["carried_owners"] = self._carried.owners
         found |= {f"carried_{i}": array for i, array in enumerate(self._carried.arrays)}
         if isinstance(self._framing, ChainFraming):
             found["held_owners"] = self._held.owners
             found |= {f"held_{i}": array for i, array in enumerate(self._held.arrays)}
-        return {name: array.copy() for name, array in found.items()}
+        return found
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
+        self.resume({name: array.copy() for name, array in snapshot.items()})
+
+    def resume(self, snapshot: Snapshot) -> None:
+        """Go on from a state that nobody else uses."""
         self._state = {name: _fitted(snapshot[name], shape) for name, (shape, _) in self._shapes.items()}
-        self._carried.owners = snapshot["carried_owners"].copy()
-        self._carried.arrays = tuple(snapshot[f"carried_{i}"].copy() for i in range(4))
+        self._carried.owners = snapshot["carried_owners"]
+        self._carried.arrays = tuple(snapshot[f"carried_{i}"] for i in range(4))
         if isinstance(self._framing, ChainFraming):
-            self._held.owners = snapshot["held_owners"].copy()
-            self._held.arrays = tuple(snapshot[f"held_{i}"].copy() for i in range(5))
+            self._held.owners = snapshot["held_owners"]
+            self._held.arrays = tuple(snapshot[f"held_{i}"] for i in range(5))
 
 
 def _fitted(array: Array, shape: tuple[int, ...]) -> Array:
-    """A copy with room for what has been added at the end since it was written: zeros."""
+    """With room for what has been added at the end since it was written: zeros."""
     if array.shape[1:] == shape:
-        return array.copy()
+        return array
     found = np.zeros((len(array), *shape), array.dtype)
     found[tuple(slice(0, size) for size in array.shape)] = array
     return found

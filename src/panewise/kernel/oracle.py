@@ -308,7 +308,8 @@ def _reduce(function: str, values: Sequence[Number]) -> Number | None:
                 step = value - mean
                 mean += step / n
                 squares += step * (value - mean)
-            return math.sqrt(squares / (len(values) - 1))
+            # beyond the largest number the recurrence has no answer
+            return math.sqrt(squares / (len(values) - 1)) if squares >= 0 else math.nan
     return {"min": min(values), "max": max(values), "range": max(values) - min(values)}[function]
 
 

@@ -36,7 +36,6 @@ __all__ = [
     "APART",
     "CELLS",
     "FALLING",
-    "FOLD_SLOTS",
     "GAPS",
     "GAP_LENGTH",
     "N_ATS",
@@ -46,6 +45,7 @@ __all__ = [
     "SPLIT",
     "STEADY",
     "TOGETHER",
+    "fold_slots",
     "forget_stale",
     "has_forgotten",
     "run_page",
@@ -67,9 +67,16 @@ N_ATS = 10
  GAP_OPEN, GAP_HAS_BEFORE, GAP_ROWS, NEXT_ID, HAS_BEST,
  PIECE_PART, PIECE_SENT_ROWS, GAP_PART, GAP_SENT_ROWS) = range(17)  # fmt: skip
 N_INTS = 17
-# folds: those of the piece, those of the gap, the seed
-PIECE, GAP, SEED = 0, sg.N_FOLDS, 2 * sg.N_FOLDS
-FOLD_SLOTS = 2 * sg.N_FOLDS + 1
+# folds: the seed, those of the piece, those of the gap
+SEED, PIECE, GAP = 0, 1, 1 + sg.N_FOLDS
+FOLD_SLOTS = 1 + 2 * sg.N_FOLDS
+
+
+def fold_slots(gaps: bool, hides: bool) -> int:
+    """How many folds a key needs: fewer where there are no gaps to report, and where no row is invisible."""
+    if gaps:
+        return FOLD_SLOTS
+    return GAP if hides else PIECE + 1
 
 
 def has_forgotten(state: dict[str, Any]) -> bool:
@@ -93,10 +100,10 @@ def forget_stale(state: dict[str, Any]) -> None:
     if s[RUN_CERTAIN] or not (s[GAP_OPEN] or s[RUN_OPEN]):
         a[[GAP_START, GAP_BEFORE]] = 0
         s[[GAP_HAS_BEFORE, GAP_ROWS]] = 0
-        unused.append(slice(GAP, SEED))
+        unused.append(slice(GAP, FOLD_SLOTS))
     if not s[BETWEEN]:
         a[LATEST] = 0
-        unused += [slice(PIECE + 1, GAP), slice(GAP + 1, SEED), slice(SEED, SEED + 1)]
+        unused += [slice(PIECE + 1, GAP), slice(GAP + 1, FOLD_SLOTS), slice(SEED, SEED + 1)]
     for slots in unused:
         ff[slots] = 0
         fi[slots] = 0
@@ -213,7 +220,7 @@ def _hidden_row(
     if s[RUN_OPEN]:
         sg.add_invisible(ff[PIECE:GAP], fi[PIECE:GAP], first, t, a[LATEST], a[LAST], every, inputs, i)
     if gaps and (s[GAP_OPEN] or s[RUN_OPEN]):
-        sg.add_invisible(ff[GAP:SEED], fi[GAP:SEED], first, t, a[LATEST], a[LAST], every, inputs, i)
+        sg.add_invisible(ff[GAP:], fi[GAP:], first, t, a[LATEST], a[LAST], every, inputs, i)
     sg.seed_row(ff[SEED], fi[SEED], extent, s[SEEN], first, t, a[LATEST], a[LAST], inputs, i)
     s[BETWEEN] = 1
     a[LATEST] = t

@@ -208,7 +208,7 @@ def forget_sent(ff: Any, fi: Any, extent: Any, between: Any) -> None:
         folds.copy(ff[ALL], fi[ALL], ff[TAIL], fi[TAIL])
         folds.clear(ff[OWN], fi[OWN])
         return
-    for slot in range(TAIL):
+    for slot in range(min(TAIL, len(ff))):
         folds.clear(ff[slot], fi[slot])
 
 

@@ -78,7 +78,7 @@ class Shard:
     def state(self) -> bytes:
         """All that the next micro-batch needs."""
         count = len(self._until)
-        arrays = {**self._operator.snapshot(count), "until": self._until, "last": self._last}
+        arrays = {**self._operator.state(count), "until": self._until, "last": self._last}
         tables = {"arrays": as_table(arrays)}
         if self._keys:
             tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._keys)})
@@ -93,7 +93,7 @@ class Shard:
         check_fingerprint(facts["plan"], self._fingerprint)
         arrays = as_arrays(tables["arrays"])
         self._until, self._last = arrays.pop("until"), arrays.pop("last")
-        self._operator.restore(arrays)
+        self._operator.resume(arrays)
         if "keys" in tables:
             self._keys = [column.combine_chunks() for column in tables["keys"].columns]
         self._waiting = tables.get("waiting")

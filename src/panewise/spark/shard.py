@@ -71,5 +71,6 @@ class ShardProcessor(StatefulProcessor):
             "state_bytes": len(state),
             "until": np.asarray(until).item() if known else None,
             "sources": shard.punctuator.told() if number == 0 else None,
+            "ended": bool(shard.punctuator.final),
         }
         return pd.DataFrame({"page": [dump(tables, facts)]})

@@ -6,10 +6,12 @@ source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -29,7 +31,7 @@ from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import External, OrderedPer, Watermark, check_punctuation
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["COUNTS", "OBSERVED", "SHARDS", "segments"]
 
@@ -38,13 +40,18 @@ SHARDS = 16
 MAX_SHARDS = 1024
 
 OBSERVED = "panewise"
-"""The name under which a query's progress holds what `pw.progress` reads."""
+"""How the names begin under which a query's progress holds what `pw.progress` reads; each plan has one of its own."""
 
 COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "keys", "state_bytes")
 """What every shard counts in every micro-batch."""
 
+_MONITOR = "panewise monitor"
+"""The column of what shards report, which is observed and taken out."""
+
 _STORE = "spark.sql.streaming.stateStore.providerClass"
+_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"
 _PAGES = "shard int, page binary"
+_NUMBERS = itertools.count(1)
 
 
 def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
@@ -87,7 +94,10 @@ def segments(
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
     count = _checked(plan, df, shards)
-    applied = apply(plan, aggregates(agg), df, emit, Dealt(count, late))
+    calls = aggregates(agg)
+    if late and "late" in (name.lower() for name in (*plan.keys, *(name for name, _ in calls))):
+        raise SpecError("`late` (True) adds a column of that name, and the results have one. Rename theirs.")
+    applied = apply(plan, calls, df, emit, Dealt(count, late))
     layout = applied.layout
     elements = applied.df
     for other in _controls(plan, applied, df, control, clock, count):
@@ -116,9 +126,27 @@ def segments(
                 yield from _unpacked(page.as_py(), layout, arrow)
 
     out = staged.mapInArrow(unpack, schema)
-    counted = [F.sum(f"monitor.{name}").alias(name) for name in COUNTS]
-    told = [F.min("monitor.until").alias("until"), F.max("monitor.sources").alias("sources")]
-    return out.observe(OBSERVED, *counted, *told).filter("monitor is null").drop("monitor")
+    counted = [F.sum(_monitor(name)).alias(name) for name in COUNTS]
+    until = F.min(_monitor("until"))
+    told = {
+        "until": until,
+        # a query's progress knows times to the second only, and without their zone
+        "until_text": _text(until, schema[_MONITOR].dataType["until"].dataType),
+        "sources": F.max(_monitor("sources")),
+        "ended": F.bool_or(_monitor("ended")),
+    }
+    named = [column.alias(name) for name, column in told.items()]
+    # Spark takes a name once in a query, and a query may hold several plans
+    observed = out.observe(f"{OBSERVED}-{next(_NUMBERS)}", *counted, *named)
+    return observed.filter(F.col(_quoted(_MONITOR)).isNull()).drop(_MONITOR)
+
+
+def _monitor(field: str) -> Column:
+    return F.col(f"{_quoted(_MONITOR)}.{field}")
+
+
+def _text(at: Column, kind: T.DataType) -> Column:
+    return F.date_format(at, _ISO) if isinstance(kind, T.TimestampType) else at.cast("string")
 
 
 def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -> T.StructType:
@@ -130,7 +158,8 @@ def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -
         )
     until = from_arrow_schema(pa.schema([("until", layout.progress.type)]), prefer_timestamp_ntz=True).fields[0]
     monitor = [T.StructField(name, T.LongType()) for name in COUNTS]
-    fields.append(T.StructField("monitor", T.StructType([*monitor, until, T.StructField("sources", T.StringType())])))
+    more = [until, T.StructField("sources", T.StringType()), T.StructField("ended", T.BooleanType())]
+    fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
 
 
@@ -143,8 +172,8 @@ def _unpacked(page: bytes, layout: Layout, schema: pa.Schema) -> Iterator[pa.Rec
         yield _padded({"late": rows}, len(batch), schema)
     until = facts["until"]
     known = None if until is None else layout.progress.bounds(pa.array([until]).to_numpy())[0].as_py()
-    told: dict[str, Any] = {**{name: facts[name] for name in COUNTS}, "until": known, "sources": facts["sources"]}
-    yield _padded({"monitor": pa.array([told], schema.field("monitor").type)}, 1, schema)
+    told: dict[str, Any] = {name: facts[name] for name in (*COUNTS, "sources", "ended")} | {"until": known}
+    yield _padded({_MONITOR: pa.array([told], schema.field(_MONITOR).type)}, 1, schema)
 
 
 def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -173,9 +202,8 @@ def _controls(
             columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(named, shards)}
         yield _elements(source, columns, schema)
     if control is not None:
-        read = spark.readStream.schema(f"kind string, until {at_type.simpleString()}").json(control)
         kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
-        yield _elements(read, {"kind": kind, "at": F.col("until")}, schema)
+        yield _elements(_commands(spark, control), {"kind": kind, "at": F.col("until").try_cast(at_type)}, schema)
     if isinstance(given, OrderedPer) and given.idle_after is not None:
         ticks = clock
         if ticks is None:
@@ -183,6 +211,19 @@ def _controls(
         yield _elements(ticks, {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}, schema)
     elif clock is not None:
         raise SpecError("`clock` ticks for `idle_after`, and the plan has none. Leave it out.")
+
+
+def _commands(spark: SparkSession, control: str) -> DataFrame:
+    """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
+    try:
+        read = spark.readStream.schema("kind string, until string").json(control)
+        return read.select(*read.columns)  # through Connect it is only now that the folder is looked for
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise InputError(
+            f"`control` ({control!r}): there is no such folder yet. Make it with pw.Control(spark, {control!r})."
+        ) from None
 
 
 def _elements(df: DataFrame, columns: Mapping[str, Column], schema: T.StructType) -> DataFrame:

@@ -1,0 +1,122 @@
+"""Threshold frames in a stream against what one would write by hand, in one session, on the same files.
+
+Both read files of traffic reports, micro-batch by micro-batch (availableNow, one file each), and write every stretch
+of at least six reports at or below 30 mph. What they find is compared; then rows per second are. The one written by
+hand trusts the order of rows and takes long, so it may be given fewer rows (`--by-hand`): its rate is what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from memory import WorkerMemory
+from obvious import slow_stretches
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+
+import panewise as pw
+from panewise.data import traffic
+
+PLAN = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts", pw.slack("0 seconds"))
+FILES = 10
+
+
+def _stream(spark: SparkSession, folder: Path, files: int) -> DataFrame:
+    names = "{" + ",".join(sorted(path.name for path in folder.glob("*.parquet"))[:files]) + "}"
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / names))
+
+
+def _run(found: DataFrame, out: Path) -> tuple[float, int]:
+    """Seconds, and the bytes of state after the last micro-batch."""
+    shutil.rmtree(out, ignore_errors=True)
+    began = time.perf_counter()
+    query = (
+        found.writeStream.format("parquet")
+        .option("path", str(out / "found"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    seconds = time.perf_counter() - began
+    observed = [value for p in query.recentProgress for value in (p.observedMetrics or {}).values()]
+    return seconds, observed[-1]["state_bytes"] if observed else 0
+
+
+def _ours(df: DataFrame, shards: int) -> DataFrame:
+    return PLAN.segments(df, shards=shards).select("sensor", "segment.start", "segment.end", "rows")
+
+
+def _same(spark: SparkSession, ours: Path, theirs: Path) -> bool:
+    """Whether both found the same, as far as both have come: the last hour is still under way."""
+    a, b = (spark.read.parquet(str(path / "found")) for path in (ours, theirs))
+    last = b.agg({"end": "max"}).first()[0]
+    a, b = (df.filter(df.end < last).filter(f"end < timestamp'{last}' - interval 1 hour") for df in (a, b))
+    return a.count() > 0 and a.exceptAll(b).isEmpty() and b.exceptAll(a).isEmpty()
+
+
+def main() -> int:
+    """Run it and print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=20_000_000)
+    options.add_argument("--sensors", type=int, nargs="+", default=[600, 100_000])
+    options.add_argument("--by-hand", type=int, nargs="+", default=[10, 1], help="files for the other one, of ten")
+    options.add_argument("--times", type=int, default=3)
+    options.add_argument("--times-by-hand", type=int, default=1)
+    options.add_argument("--shards", type=int, default=16)
+    given = options.parse_args()
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
+    # Spark's workers import what stands beside this file
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
+    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "2"}
+    spark = pw.session("local[2]", **settings)
+    spark.sparkContext.setLogLevel("ERROR")
+    table = Table(title=f"threshold, at least 6 rows, streamed from {FILES} files of {given.rows / FILES:,.0f} rows")
+    for heading in ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key"):
+        table.add_column(heading, justify="right" if heading else "left")
+    try:
+        for sensors, files in zip(given.sensors, given.by_hand, strict=True):
+            data = folder / f"traffic-{sensors}"
+            with console.status(f"generating {given.rows:,} rows of {sensors:,} sensors"):
+                traffic.write(str(data), given.rows, sensors=sensors, files=FILES)
+            ours, theirs = folder / "ours", folder / "theirs"
+            part = given.rows // FILES
+            with console.status(f"{sensors:,} sensors: warming up, comparing results"):
+                _run(_ours(_stream(spark, data, 2), given.shards), ours)
+                _run(slow_stretches(_stream(spark, data, min(2, files)), 30, 6), theirs)
+                if files >= 2 and not _same(spark, ours, theirs):
+                    console.print("The two do not find the same segments.")
+                    return 1
+            best, by_hand, state = float("inf"), float("inf"), 0
+            with WorkerMemory() as memory, console.status(f"{sensors:,} sensors: timing"):
+                for i in range(given.times):
+                    seconds, state = _run(_ours(_stream(spark, data, FILES), given.shards), ours)
+                    best = min(best, seconds)
+                    if i < given.times_by_hand:
+                        by_hand = min(by_hand, _run(slow_stretches(_stream(spark, data, files), 30, 6), theirs)[0])
+            rate, other = given.rows / best, files * part / by_hand
+            table.add_row(
+                f"{sensors:,}", "panewise", f"{given.rows:,}", f"{best:.1f}", f"{rate:,.0f}", f"{rate / other:.1f}",
+                f"{state / sensors:,.0f}",
+            )  # fmt: skip
+            table.add_row("", "by hand", f"{files * part:,}", f"{by_hand:.1f}", f"{other:,.0f}", "1.0", "")
+            console.print(f"{sensors:,} sensors: largest Python worker {memory.peak / 1e6:,.0f} MB")
+        console.print(table)
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Control: what a running query is told, through a folder that it reads beside its rows."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+from panewise.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Control"]
+
+_TYPES = {int: "bigint", float: "double", str: "string"}
+_LONG = 1 << 63
+
+
+class Control:
+    """A folder of commands to the queries whose `segments(..., control=folder)` names it; made if it is not there.
+
+    `Control(spark, "out/control").finish()`
+
+    Each command is a small JSON file that Spark writes, so the folder may be wherever Spark can write. It acts at the
+    end of the micro-batch that reads it. Whoever starts a query with a new checkpoint wants a new folder too: such a
+    query reads the old commands as well.
+    """
+
+    def __init__(self, spark: SparkSession, folder: str) -> None:
+        self._spark, self.folder = spark, folder
+        # partitioned by what no row has, so that the folder comes into being and no file in it
+        empty = spark.createDataFrame([], "kind string, until string")
+        empty.write.partitionBy("kind").mode("append").json(folder)
+
+    def punctuate(self, until: datetime | date | int | float) -> None:
+        """Promise that no more rows with `at` <= until come.
+
+        A datetime with a time zone is that instant. One without is a time on the wall, as in Spark SQL: itself where
+        `at` is a timestamp_ntz, and in the session's time zone where it is a timestamp.
+        """
+        self._write("punctuation", _written(until))
+
+    def finish(self) -> None:
+        """Promise that no more rows come at all: everything is closed, and rows that come nevertheless are late."""
+        self._write("final", None)
+
+    def _write(self, kind: str, until: str | int | float | None) -> None:
+        schema = f"kind string, until {_TYPES[type('' if until is None else until)]}"
+        # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
+        self._spark.createDataFrame([(kind, until)], schema).coalesce(1).write.mode("append").json(self.folder)
+
+
+def _written(until: Any) -> str | int | float:
+    """A promise as JSON has it.
+
+    >>> _written(datetime(2024, 1, 1, 8, tzinfo=UTC)), _written(date(2024, 1, 1)), _written(5.0), _written(0.5)
+    ('2024-01-01T08:00:00.000000Z', '2024-01-01', 5, 0.5)
+    """
+    match until:
+        case datetime(tzinfo=None):
+            return until.isoformat(timespec="microseconds")
+        case datetime():
+            return until.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+        case date():
+            return until.isoformat()
+        case bool():
+            pass
+        case int() if -_LONG <= until < _LONG:
+            return until
+        case float() if math.isfinite(until):
+            # a whole one fits an integer `at` too
+            return int(until) if until.is_integer() and abs(until) < _LONG else until
+    raise InputError(
+        f"`until` ({until!r}) must be a datetime, a date or a finite number, as `at` is. "
+        "Give one, or call finish() to promise everything."
+    )
