@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
@@ -16,10 +16,13 @@ from panewise.kernel.oracle import Row
 from panewise.local.stream import LocalStream
 from panewise.spec.emit import sends_parts
 from panewise.spec.frames import ChainFrames
+from panewise.spec.options import Schedule
 from panewise.spec.plan import PlanSpec
 from properties.streams import AGG, BUILDERS, kernel, null, plans, same, streams
 
 SCHEMES = sorted(BUILDERS)
+fewer = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
+"""A stream takes several times as long as a batch; there are as many properties of it as there are of anything else."""
 
 
 def table(plan: PlanSpec, rows: list[tuple[int, Row]], real: bool, marks: list[bool] | None = None) -> pa.Table:
@@ -103,6 +106,7 @@ def run(
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@fewer
 @given(data=st.data())
 def test_the_stream_finds_what_the_batch_finds(scheme: str, data: st.DataObject) -> None:
     plan = unlongest(data.draw(plans(scheme)))
@@ -120,6 +124,7 @@ def same_keys(found: list[list[dict]], expected: list[list[dict]]) -> bool:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@fewer
 @given(data=st.data())
 def test_promises_of_keys_and_of_all(scheme: str, data: st.DataObject) -> None:
     """In-band punctuations that hold, at any places between micro-batches."""
@@ -154,6 +159,7 @@ def blank(plan: PlanSpec) -> tuple:
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("mode", ["fragments", "updates"])
+@fewer
 @given(data=st.data())
 def test_parts_make_up_the_segment(scheme: str, mode: str, data: st.DataObject) -> None:
     """Parts are disjoint, in order, never taken back, and their union is the segment; the last says that it is."""
@@ -220,6 +226,7 @@ def check_union(plan: PlanSpec, parts: list[dict], whole: dict, mode: str) -> No
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@fewer
 @given(data=st.data())
 def test_each_key_in_order_needs_nothing_else(scheme: str, data: st.DataObject) -> None:
     """ordered_per the key: every row that is not the latest of its key is through, whatever others do."""
@@ -238,3 +245,68 @@ def test_minimal_chains_send_no_parts() -> None:
         assert isinstance(plan.scheme, ChainFrames)
         assert not sends_parts(plan.scheme)
     assert sends_parts(pw.threshold_frames("c").scheme)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@fewer
+@given(data=st.data())
+def test_slack_in_rows(scheme: str, data: st.DataObject) -> None:
+    plan = unlongest(data.draw(plans(scheme)))
+    keys, arrived, real = data.draw(arrivals(plan))
+    ats = [r.at for _, r in arrived if not null(r.at) and math.isfinite(r.at)]
+    overtaken = max((sum(b > a for b in ats[:i]) for i, a in enumerate(ats)), default=0)
+    plan = replace(plan, punctuation=pw.slack(rows=overtaken))
+    found, stream = run(plan, cut(data.draw, arrived), real, data.draw(st.sampled_from([1, 2, 4])))
+    assert {row["reason"] for row in stream.late} <= {"null_at"}
+    assert same_keys(by_key(found, len(keys)), kernel(plan, keys))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@fewer
+@given(data=st.data())
+def test_sources_in_order(scheme: str, data: st.DataObject) -> None:
+    """Each source in order, keys spread over sources, progress the least of them; idle ones come back in time."""
+    plan = unlongest(data.draw(plans(scheme)))
+    keys, arrived, real = data.draw(arrivals(plan))
+    kept = [(k, r) for k, r in arrived if not null(r.at) and math.isfinite(r.at)]
+    sources = [data.draw(st.integers(0, 2)) for _ in kept]
+    in_order = {
+        s: iter(sorted((x for x, of in zip(kept, sources, strict=True) if of == s), key=lambda x: x[1].at))
+        for s in range(3)
+    }
+    rows = [(s, *next(in_order[s])) for s in sources]
+    plan = replace(plan, punctuation=pw.ordered_per("src", expect=len(set(sources)) or 1))
+    stream = LocalStream(plan, AGG, shards=data.draw(st.sampled_from([1, 2, 4])))
+    found = []
+    for batch in [[], *cut(data.draw, rows)]:
+        fed = table(plan, [(k, r) for _, k, r in batch], real)
+        found += stream.feed(fed.append_column("src", pa.array([s for s, _, _ in batch], pa.int64()))).to_pylist()
+    found += stream.finish().to_pylist()
+    assert stream.late == []
+    finite = [[r for r in of_key if not null(r.at) and math.isfinite(r.at)] for of_key in keys]
+    assert same_keys(by_key(found, len(keys)), kernel(plan, finite))
+
+
+@pytest.mark.parametrize("scheme", ["threshold", "hysteresis", "delta", "aggregate", "boundary", "trend"])
+@fewer
+@given(data=st.data())
+def test_readings_on_schedule(scheme: str, data: st.DataObject) -> None:
+    """Readings at their times, some missing, in any order of arrival that give_up_after covers."""
+    plan = unlongest(data.draw(plans(scheme)))
+    every = data.draw(st.sampled_from([1, 2, 4]))
+    due = plan.scheme.schedule or Schedule(every, None, "breaks")
+    jitter = data.draw(st.sampled_from([None, every * 0.25 if every == 4 else None]))
+    jitter = None if jitter is None else int(jitter)
+    plan = replace(plan, scheme=replace(plan.scheme, schedule=replace(due, every=every, jitter=jitter)))
+    keys, arrived, _ = data.draw(arrivals(plan))
+    kept, seen = [], set()
+    for k, row in arrived:
+        if not null(row.at) and math.isfinite(row.at) and (k, place := int(row.at) % 13) not in seen:
+            seen.add((k, place))
+            kept.append((k, replace(row, at=place * every)))
+    waits = lateness(kept) or 1
+    plan = replace(plan, punctuation=pw.schedule(give_up_after=waits))
+    found, stream = run(plan, cut(data.draw, kept), False, data.draw(st.sampled_from([1, 2])))
+    assert stream.late == []
+    of_keys = [[r for key, r in kept if key == k] for k in range(len(keys))]
+    assert same_keys(by_key(found, len(keys)), kernel(plan, of_keys))

@@ -16,11 +16,15 @@ __all__ = ["Facts", "as_arrays", "as_table", "dump", "load"]
 
 Facts = dict[str, Any]
 _LENGTH = struct.Struct("<I")
+# one thread each: what is small gains nothing by more, and Spark has a task for every core
+_PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def dump(tables: Mapping[str, pa.Table | pa.RecordBatch], facts: Mapping[str, Any], compressed: bool = False) -> bytes:
     """Facts as JSON, then each table as an Arrow stream."""
-    options = pa.ipc.IpcWriteOptions(compression="lz4" if compressed else None)
+    options = _COMPRESSED if compressed else _PLAIN
     streams = []
     for table in tables.values():
         sink = pa.BufferOutputStream()
@@ -40,7 +44,7 @@ def load(data: bytes) -> tuple[dict[str, pa.Table], Facts]:
     whole = pa.py_buffer(data)
     tables = {}
     for name, size in head["tables"]:
-        with pa.ipc.open_stream(whole.slice(place, size)) as reader:
+        with pa.ipc.open_stream(whole.slice(place, size), options=_READ) as reader:
             tables[name] = reader.read_all()
         place += size
     return tables, head["facts"]

@@ -66,6 +66,10 @@ class Shard:
         self.punctuator = Punctuator(layout.plan, self._progress)
         self._per_key = is_per_key(layout.plan)
         self._sources = [f"s{i}" for i in range(len(source_columns(layout.plan)))]
+        schedule = layout.plan.scheme.schedule
+        self._every = None
+        if isinstance(layout.plan.punctuation, Scheduled) and schedule is not None:
+            self._every = self._progress.amount("expect_every", schedule.every)
         self._keys = [pa.array([], kind) for kind in layout.key_types]
         self._until = np.empty(0, self._progress.dtype)
         self._last = np.empty(0, self._progress.dtype)
@@ -206,9 +210,8 @@ class Shard:
             np.maximum.at(highest, slots, self._progress.below(at))
             self._until = highest
         np.maximum(self._until, self.punctuator.until, out=self._until)
-        schedule = self._layout.plan.scheme.schedule
-        if isinstance(self._layout.plan.punctuation, Scheduled) and schedule is not None and len(at):
-            self._follow(rows, slots, at, self._progress.amount("expect_every", schedule.every))
+        if self._every is not None and len(at):
+            self._follow(slots, at, self._every)
         released = at <= self._until[slots] if len(at) else np.zeros(0, bool)
         if rows is not None and not released.all():
             stays = ~released
@@ -218,10 +221,12 @@ class Shard:
         else:
             self._waiting = None
         if rows is not None and len(at):
+            rows = rows.drop_columns(["row"]) if "row" in rows.column_names else rows
             order = sort_indices(slots, count, at, self._ordering(rows))
             order = self._without_ties(order, slots, at)
             rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
-            np.maximum.at(self._last, slots, at)
+            if self._every is not None:
+                np.maximum.at(self._last, slots, at)
         offsets = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
         ends = np.full(count, self.punctuator.final)
@@ -247,7 +252,8 @@ class Shard:
             return None, slots, np.empty(0, self._progress.dtype)
         return fresh, slots.astype(np.int64), self._numbers(fresh)
 
-    def _follow(self, rows: pa.Table | None, slots: Array, at: Array, every: Any) -> None:
+    def _follow(self, slots: Array, at: Array, every: Any) -> None:
+        """Move keys on along readings that follow one another, which nothing can lie between."""
         order = np.lexsort((at, slots))
         known = self._last > self._progress.nothing
         # a key whose first row progress has passed is known from there on
@@ -260,7 +266,7 @@ class Shard:
         self._until = until
 
     def _ordering(self, rows: pa.Table) -> pa.Table:
-        return rows.select([name for name in rows.column_names if name not in ("at", "row")])
+        return rows.drop_columns(["at"])
 
     def _without_ties(self, order: Array, slots: Array, at: Array) -> Array:
         ties = self._layout.plan.ties
