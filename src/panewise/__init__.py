@@ -13,10 +13,14 @@ from panewise.builders import (
 from panewise.errors import DataError, InputError, JobError, PanewiseError, SpecError
 from panewise.local.runner import segments_local
 from panewise.plan import Plan
+from panewise.spark.control import Control
+from panewise.spark.outputs import outputs
 from panewise.spark.session import session
+from panewise.spark.watch import StreamProgress, Watch, progress
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
 
 __all__ = [
+    "Control",
     "CustomScheme",
     "DataError",
     "InputError",
@@ -24,6 +28,8 @@ __all__ = [
     "PanewiseError",
     "Plan",
     "SpecError",
+    "StreamProgress",
+    "Watch",
     "aggregate_frames",
     "boundary_frames",
     "custom_frames",
@@ -31,6 +37,8 @@ __all__ = [
     "external",
     "in_band",
     "ordered_per",
+    "outputs",
+    "progress",
     "schedule",
     "segments_local",
     "session",

@@ -3,53 +3,125 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from conformance.transcripts import Story, differences, stories, told
+from conformance.executors import SparkStreams, Telling, batch, local, local_stream
+from conformance.transcripts import Story, differences, stories
 from panewise.errors import PanewiseError
 
 STORIES = stories()
-EXECUTORS = ("local", "batch")
+AT_ONCE, IN_STEPS = ("local", "batch"), ("local_stream", "stream")
+GROUP = 12
+"""How many stories share a query on Spark."""
+
+_CHOICES = ("scheme", "extent", "closing", "against", "direction", "missing", "nulls", "ties", "overlap", "on_overlap")
 
 
-def _run(story: Story, executor: str, request: pytest.FixtureRequest) -> pa.Table:
-    import panewise as pw
-    from panewise.jobs import plan_from_mapping
+def _features(story: Story) -> set[tuple[Any, ...]]:
+    """What a story shows: its scheme, options and types."""
+    found = {(option, value) if option in _CHOICES else (option,) for option, value in story.plan.items()}
+    return found | {("at", story.at), ("keys", len(story.keys)), ("agg", bool(story.agg))}
 
-    plan: Any = plan_from_mapping(story.plan)
-    agg = dict(story.agg) or None
-    match executor:
-        case "local":
-            return pw.segments_local(plan, story.table, agg)
-        case "batch":
-            spark = request.getfixturevalue("spark")
-            return plan.segments(spark.createDataFrame(story.table, story.ddl), agg).toArrow()
-    raise AssertionError(executor)
+
+def _representative() -> set[str]:
+    """Few stories that together show every scheme and every option."""
+    left = [s for s in STORIES if s.rows is not None and s.error is None and not s.must_fail]
+    chosen, wanted = set(), set().union(*map(_features, left))
+    while wanted:
+        best = max(left, key=lambda story: len(_features(story) & wanted))
+        chosen.add(best.name)
+        wanted -= _features(best)
+    return chosen
+
+
+REPRESENTATIVE = _representative()
+
+
+def _is_slow(story: Story, executor: str) -> bool:
+    """On Spark a stream takes seconds; where other executors tell the story too, a choice of them will do."""
+    brief = story.steps is not None or story.error is not None or story.plan.get("longest")
+    return executor == "stream" and not brief and story.name not in REPRESENTATIVE
 
 
 def _cases() -> list[Any]:
     cases = []
     for story in STORIES:
-        for executor in EXECUTORS:
+        for executor in (*AT_ONCE, *IN_STEPS):
+            version = story.at_once() if executor in AT_ONCE else story.in_steps()
+            if version is None:
+                continue
             reason = story.broken_on.get(executor)
             marks = [pytest.mark.xfail(reason=reason)] if reason else []
-            cases.append(pytest.param(story, executor, marks=marks, id=f"{story.name} - {executor}"))
+            marks += [pytest.mark.slow] if _is_slow(story, executor) else []
+            cases.append(pytest.param(version, executor, marks=marks, id=f"{story.name} - {executor}"))
     return cases
+
+
+Tell = Callable[[Story], Telling]
+
+
+@pytest.fixture(scope="session")
+def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tell:
+    """Tells a story on Spark, along with others that were asked for."""
+    spark = request.getfixturevalue("spark")
+    streams = SparkStreams(spark, tmp_path_factory.mktemp("streams"))
+    cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+    asked = [case["story"] for case in cases if case.get("executor") == "stream" and case["story"].error is None]
+    asked.sort(key=lambda story: len(story.steps))
+    groups = {story.name: asked[i - i % GROUP :][:GROUP] for i, story in enumerate(asked)}
+    known: dict[str, Telling | Exception] = {}
+
+    def tell(story: Story) -> Telling:
+        if story.name not in known:
+            group = groups.get(story.name, [story])
+            known.update(zip([other.name for other in group], streams.tell(group), strict=True))
+        if isinstance(found := known[story.name], Exception):
+            raise found
+        return found
+
+    return tell
+
+
+def _told(story: Story, executor: str, request: pytest.FixtureRequest) -> Telling:
+    match executor:
+        case "local":
+            return local(story)
+        case "batch":
+            return batch(story, request.getfixturevalue("spark"))
+        case "local_stream":
+            return local_stream(story)
+        case "stream":
+            return request.getfixturevalue("stream")(story)
+    raise AssertionError(executor)
+
+
+def _found(story: Story, telling: Telling) -> list[str]:
+    """What differs from the story."""
+    if story.segments is not None:
+        found = differences(story.expected(story.segments), [row for step in telling.steps for row in step])
+        return found + [f"late: {row}" for row in telling.late if row["reason"] != "null_at"]
+    steps = [*(story.steps or ())]
+    found = []
+    for i, step in enumerate(steps):
+        ours = telling.steps[i] if i < len(telling.steps) else []
+        found += [f"step {i + 1}: {said}" for said in differences(story.expected(step.segments), ours)]
+    found += [f"after the last step: {row}" for rows in telling.steps[len(steps) :] for row in rows]
+    return found + [f"late row {said}" for said in differences(story.expected_late, telling.late)]
 
 
 @pytest.mark.parametrize(("story", "executor"), _cases())
 def test_story(story: Story, executor: str, request: pytest.FixtureRequest) -> None:
     if story.error is not None:
         # Spark wraps what its workers raise; in process nothing but panewise's own errors will do
-        kind = PanewiseError if executor == "local" else Exception
+        kind = PanewiseError if executor.startswith("local") else Exception
         with pytest.raises(kind) as raised:
-            _run(story, executor, request)
+            _told(story, executor, request)
         assert story.error in str(raised.value)
         return
-    found = differences(story.expected, told(_run(story, executor, request)))
+    found = _found(story, _told(story, executor, request))
     if story.must_fail:
         assert found, "this story is wrong on purpose, and the harness took it for right"
     else:

@@ -1,18 +1,21 @@
-"""Transcripts: stories that every executor must tell the same way. Reading them, and comparing what came out."""
+"""Transcripts: stories that every executor must tell the same way. Reading them, and comparing what came out.
+
+A story is told of rows, all at once, or in steps: micro-batches of a stream, with what must have come out of each.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import yaml
 
-__all__ = ["FOLDER", "Story", "differences", "stories", "told"]
+__all__ = ["FOLDER", "Step", "Story", "differences", "stories", "told"]
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
 
@@ -27,6 +30,7 @@ _ARROW = {
 }
 _DDL = {"int": "bigint", "bool": "boolean"}
 _TOLERANCE = 1e-12
+_LONGEST = "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come."
 
 
 def _value(kind: str, value: Any) -> Any:
@@ -46,6 +50,17 @@ def _value(kind: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """A micro-batch: rows, then what is told (a promise, the clock in seconds, the end), and what it lets go."""
+
+    rows: Sequence[Sequence[Any]] = ()
+    until: Any = None
+    tick: float | None = None
+    final: bool = False
+    segments: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Story:
     """One transcript: a plan, rows as they arrive, and the segments or the error that must come out."""
 
@@ -53,24 +68,34 @@ class Story:
     tells: str
     plan: Mapping[str, Any]
     columns: Mapping[str, str]
-    rows: Sequence[Sequence[Any]]
+    rows: Sequence[Sequence[Any]] | None = None
+    steps: Sequence[Step] | None = None
     agg: Mapping[str, str] = field(default_factory=dict)
     segments: Sequence[Mapping[str, Any]] | None = None
+    """Of all rows. A story in steps tells them step by step."""
+    late: Sequence[Mapping[str, Any]] = ()
+    """In steps: the rows that break a promise, each with its `reason`."""
+    stream: Mapping[str, Any] = field(default_factory=dict)
+    """In steps: `emit`, `fragment_every` and `shards`."""
     error: str | None = None
     must_fail: bool = False
     broken_on: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if (self.segments is None) == (self.error is None):
+        if (self.rows is None) == (self.steps is None):
+            raise ValueError(f"{self.name!r} must have rows or steps, and not both.")
+        if self.steps is None and (self.segments is None) == (self.error is None):
             raise ValueError(f"{self.name!r} must have segments or an error, and not both.")
         if unknown := set(self.columns.values()) - set(_ARROW):
             raise ValueError(f"{self.name!r} has columns of unknown type {sorted(unknown)}.")
-        for row in self.rows:
+        rows = [*(self.rows or ()), *(row for step in self.steps or () for row in step.rows)]
+        for row in [*rows, *(late["row"] for late in self.late)]:
             if len(row) != len(self.columns):
                 raise ValueError(f"{self.name!r} has a row of {len(row)} for {len(self.columns)} columns: {row}")
         names = {*self.keys, "id", "start", "end", "bounds", "rows", *self.agg}
         names |= {"gap"} if self.plan.get("gaps") else set()
-        for segment in self.segments or ():
+        names |= {"part"} if self.sends_parts else set()
+        for segment in [*(self.segments or ()), *(s for step in self.steps or () for s in step.segments)]:
             if set(segment) - {"status"} != names:
                 raise ValueError(f"{self.name!r} must tell {sorted(names)} of every segment: {segment}")
 
@@ -80,38 +105,94 @@ class Story:
         return tuple(self.plan.get("by", ()))
 
     @property
-    def table(self) -> pa.Table:
-        """The rows in the order in which they arrive."""
-        return pa.table(
-            {
-                name: pa.array([_value(kind, row[i]) for row in self.rows], _ARROW[kind])
-                for i, (name, kind) in enumerate(self.columns.items())
-            }
-        )
+    def at(self) -> str:
+        """The type of the column that orders rows."""
+        return self.columns[self.plan["at"]]
+
+    @property
+    def sends_parts(self) -> bool:
+        """Whether segments are told in parts, too."""
+        return self.stream.get("emit", "final") != "final"
 
     @property
     def ddl(self) -> str:
         """The columns as Spark declares them; from Arrow alone it would take timestamp_ntz for timestamp."""
         return ", ".join(f"`{name}` {_DDL.get(kind, kind)}" for name, kind in self.columns.items())
 
-    @property
-    def expected(self) -> list[dict[str, Any]]:
-        """The segments that must come out."""
-        kinds = {**{key: self.columns[key] for key in self.keys}}
-        kinds |= dict.fromkeys(("start", "end"), self.columns[self.plan["at"]])
+    def table(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
+        """Rows in the order in which they arrive."""
+        return pa.table(
+            {
+                name: pa.array([_value(kind, row[i]) for row in rows], _ARROW[kind])
+                for i, (name, kind) in enumerate(self.columns.items())
+            }
+        )
+
+    def until(self, step: Step) -> Any:
+        """What a step promises, as Python has it."""
+        return _value(self.at, step.until)
+
+    def expected(self, segments: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+        """Segments that must come out, as Python has them."""
+        kinds = {**{key: self.columns[key] for key in self.keys}, **dict.fromkeys(("start", "end"), self.at)}
         return [
             {"status": "final", **{name: _value(kinds.get(name, ""), value) for name, value in segment.items()}}
-            for segment in self.segments or ()
+            for segment in segments or ()
         ]
+
+    @property
+    def expected_late(self) -> list[dict[str, Any]]:
+        """The late rows that must come out."""
+        rows = self.table([late["row"] for late in self.late]).to_pylist()
+        return [{"reason": late["reason"], **_plain(row)} for late, row in zip(self.late, rows, strict=True)]
+
+    def in_steps(self) -> Story:
+        """The same as a stream: rows in three micro-batches, late by no more than its punctuation allows for."""
+        if self.rows is None:
+            return self
+        third = math.ceil(len(self.rows) / 3)
+        steps = [Step(rows=self.rows[i * third : (i + 1) * third], final=i == 2) for i in range(3)]
+        told: dict[str, Any] = {"error": _LONGEST, "segments": None} if self.plan.get("longest") else {}
+        plan = {**self.plan, "punctuation": {"kind": "slack", "amount": self._lateness()}}
+        return replace(self, rows=None, steps=steps, plan=plan, **told)
+
+    def _lateness(self) -> Any:
+        """How far behind the largest `at` before it a row comes, at most."""
+        column = self.table(self.rows or ()).column(self.plan["at"]).to_pylist()
+        zero: Any = timedelta(0) if self.at in ("timestamp", "timestamp_ntz", "date") else 0
+        worst, highest = zero, None
+        for at in column:
+            if at is not None and at == at:
+                highest = at if highest is None else max(highest, at)
+                worst = max(worst, highest - at)
+        if isinstance(worst, timedelta):
+            return f"{worst // timedelta(microseconds=1)} microseconds"
+        return math.nextafter(worst, math.inf) if self.at == "double" else worst
+
+    def at_once(self) -> Story | None:
+        """The same of all rows but the late ones; nothing where that tells less: parts, or a stream without an end."""
+        if self.steps is None:
+            return self
+        if self.sends_parts or not self.steps[-1].final:
+            return None
+        rows = [row for step in self.steps for row in step.rows]
+        for late in self.late:
+            rows.remove(late["row"])
+        segments = [segment for step in self.steps for segment in step.segments]
+        return replace(self, rows=rows, steps=None, segments=segments, late=(), stream={})
 
 
 def stories() -> list[Story]:
     """Every transcript, file by file."""
     return [
-        Story(**document)
+        Story(**_in_steps(document))
         for path in sorted(FOLDER.glob("*.yaml"))
         for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
     ]
+
+
+def _in_steps(document: dict[str, Any]) -> dict[str, Any]:
+    return document | {"steps": [Step(**step) for step in document["steps"]]} if "steps" in document else document
 
 
 def _canonical(value: Any) -> Any:
@@ -122,13 +203,16 @@ def _canonical(value: Any) -> Any:
     return value
 
 
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _canonical(value) for name, value in row.items()}
+
+
 def told(table: pa.Table) -> list[dict[str, Any]]:
-    """The segments that an executor reports, in the words of a transcript."""
+    """The segments that an executor reports, or late rows, in the words of a transcript."""
     result = []
     for row in table.to_pylist():
-        flat = {**row, **row["segment"]}
-        del flat["segment"]
-        result.append({name: _canonical(value) for name, value in flat.items()})
+        inner = row.pop("segment" if "segment" in row else "row")
+        result.append(_plain({**row, **inner}))
     return result
 
 

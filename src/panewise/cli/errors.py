@@ -16,6 +16,8 @@ EXPECTED = (PanewiseError, PySparkException, Py4JError, OSError)
 
 _OURS = re.compile(r"^panewise\.errors\.\w+Error: (.+)$", re.MULTILINE)
 _THEIRS = re.compile(r"^(\w[\w.]*(?:Error|Exception|Interrupt|Warning|Exit): .*|\w[\w.]*Error)$", re.MULTILINE)
+_JAVAS = re.compile(r"^: ((?:\w+\.)+\w+: .*)$", re.MULTILINE)
+_STREAM = re.compile(r"^\[STREAM_FAILED\] .*? terminated with exception: ")
 _STATE = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
@@ -39,6 +41,9 @@ def sentence(error: BaseException) -> tuple[str, bool]:
         if condition == "JAVA_GATEWAY_EXITED":
             return "Spark did not start. It needs Java 17 or newer (JAVA_HOME), and a master that it knows.", False
         theirs = _THEIRS.findall(text)
+        if condition == "STREAM_FAILED":
+            told = [*theirs, *_JAVAS.findall(text)]
+            return f"The stream has failed: {_first_line(told[-1] if told else _STREAM.sub('', text))}", False
         if condition == "PYTHON_EXCEPTION" and theirs:
             return f"A Python worker failed: {theirs[-1]}", False
     return f"Spark says: {_first_line(text)}", False

@@ -16,9 +16,13 @@ from panewise.cli.errors import EXPECTED, sentence
 from panewise.cli.run import check
 from panewise.cli.run import run as run_job
 from panewise.cli.show import screen
-from panewise.jobs import read_job
+from panewise.errors import JobError
+from panewise.jobs import Job, read_job
+from panewise.spec.job import StreamOptions
 
 __all__ = ["app"]
+
+_INTERRUPTED = 130  # what a shell says of a command that Ctrl-C has ended
 
 app = typer.Typer(
     help="Finds the stretches of a data stream that matter, and computes over them, on Spark.",
@@ -69,15 +73,39 @@ def panewise(
 
 
 @app.command()
-def run(job: JobFile, master: Master = "local[*]", conf: Settings = None) -> None:
-    """Run a job: read its source, find the segments, write them to its sink."""
+def run(
+    job: JobFile,
+    live: Annotated[bool, typer.Option("--live", help="Show how far a stream is while it runs.")] = False,
+    master: Master = "local[*]",
+    conf: Settings = None,
+) -> None:
+    """Run a job: read its source, find the segments, write them to its sink.
+
+    A stream runs to the end of what is there (trigger "once"), or until Ctrl-C.
+    """
     settings = _settings(conf)
     with _told():
         wanted = read_job(job)
+        if wanted.stream is not None:
+            _run_stream(wanted, wanted.stream, live, master, settings)
+            return
+        if live:
+            raise JobError("`--live` watches a stream, and [source] is none. Leave it out, or add stream = true.")
         check(wanted)
         with engine(master, settings) as spark:
             outcome = run_job(spark, wanted)
         screen().print(outcome.summary(wanted))
+
+
+def _run_stream(job: Job, options: StreamOptions, live: bool, master: str, settings: dict[str, str]) -> None:
+    from panewise.cli import stream
+
+    stream.check(job, options)
+    with engine(master, stream.settings(job, options, master, settings)) as spark:
+        outcome = stream.run(spark, job, options, live)
+    screen().print(outcome.summary(job))
+    if outcome.stopped and options.trigger == "once":
+        raise typer.Exit(_INTERRUPTED)
 
 
 @app.command()

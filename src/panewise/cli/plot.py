@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from sqlglot import exp
 
-from panewise.cli.run import quoted, read
+from panewise.cli.run import quoted
+from panewise.cli.source import read
 from panewise.cli.steps import watched
 from panewise.errors import InputError, JobError
 from panewise.jobs import Job

@@ -13,12 +13,13 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from panewise.cli.show import screen, show
+from panewise.cli.source import read, said
 from panewise.cli.steps import watched
 from panewise.errors import JobError
 from panewise.jobs import Job
-from panewise.spec.job import ConsoleSink, FileSink, FileSource, KafkaSource, Source, TableSource
+from panewise.spec.job import ConsoleSink, FileSink, FileSource
 
-__all__ = ["Outcome", "check", "quoted", "read", "run"]
+__all__ = ["Outcome", "check", "flat", "local", "meet", "quoted", "run"]
 
 _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE | re.DOTALL)
 
@@ -49,10 +50,10 @@ def check(job: Job) -> None:
     source, sink = job.source, job.sink
     if not isinstance(sink, FileSink):
         return
-    target = _local(sink.path)
+    target = local(sink.path)
     if sink.mode == "error" and target is not None and target.exists():
         raise JobError(_occupied(sink.path))
-    if sink.mode == "overwrite" and isinstance(source, FileSource) and _meet(source.path, sink.path):
+    if sink.mode == "overwrite" and isinstance(source, FileSource) and meet(source.path, sink.path):
         raise JobError(
             f"`path` in [sink] ({sink.path!r}) and in [source] ({source.path!r}) meet: overwriting would destroy the "
             "rows before they are read. Write to another path."
@@ -63,51 +64,18 @@ def _occupied(path: str) -> str:
     return f'`path` in [sink] ({path!r}) exists already. Choose another, or add mode = "overwrite".'
 
 
-def _local(path: str) -> Path | None:
+def local(path: str) -> Path | None:
     """A path on this machine, or None where it is somewhere else."""
     parts = urlsplit(path)
     return Path(parts.path).resolve() if parts.scheme in ("", "file") else None
 
 
-def _meet(source: str, sink: str) -> bool:
-    read, written = _local(source), _local(sink)
+def meet(source: str, sink: str) -> bool:
+    """Whether one path is the other, or lies in it."""
+    read, written = local(source), local(sink)
     if read is None or written is None:
         return source.rstrip("/") == sink.rstrip("/")
     return read == written or read in written.parents or written in read.parents
-
-
-def read(spark: SparkSession, source: Source) -> DataFrame:
-    """The rows of a source."""
-    if isinstance(source, KafkaSource) or source.stream:
-        raise JobError("[source] is a stream, and this command can't read one yet. Leave `stream` and [stream] out.")
-    reader = spark.read.options(**dict(source.options))
-    try:
-        if isinstance(source, TableSource):
-            return reader.table(source.table)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
-        return reader.load(source.path, source.format)
-    except (AnalysisException, ParseException) as error:
-        raise JobError(_unreadable(source, error)) from None
-
-
-def _unreadable(source: FileSource | TableSource, error: AnalysisException | ParseException) -> str:
-    said, condition = _said(error), error.getCondition()
-    if isinstance(source, TableSource):
-        if condition == "TABLE_OR_VIEW_NOT_FOUND":
-            return f"`table` in [source] ({source.table!r}): Spark knows no such table. Check the name."
-        return f"`table` in [source] ({source.table!r}) can't be read: {said} Check its name and options."
-    if condition == "PATH_NOT_FOUND":
-        return f"`path` in [source] ({source.path!r}): nothing is there. Check the path."
-    if condition == "UNABLE_TO_INFER_SCHEMA":
-        return f"`path` in [source] ({source.path!r}) holds no {source.format} files. Check path and format."
-    if isinstance(error, ParseException):
-        return f'`schema` in [source] ({source.schema!r}) is none: {said} Write it as "name string, at timestamp".'
-    return f"`path` in [source] ({source.path!r}) can't be read: {said} Check path, format and options."
-
-
-def _said(error: AnalysisException | ParseException) -> str:
-    return (error.getMessage() or str(error)).strip().splitlines()[0]
 
 
 def run(spark: SparkSession, job: Job) -> Outcome:
@@ -145,7 +113,7 @@ def _to_screen(spark: SparkSession, job: Job, sink: ConsoleSink, found: DataFram
         first = found.orderBy(*(_order(sink.order) if sink.order else usual)).limit(sink.limit)
     except (AnalysisException, ParseException) as error:
         raise JobError(
-            f'`order` in [sink] ({sink.order!r}) can\'t order segments: {_said(error)} Write it as "rows desc".'
+            f'`order` in [sink] ({sink.order!r}) can\'t order segments: {said(error)} Write it as "rows desc".'
         ) from None
     with watched(spark, "finding segments"):
         shown = first.toArrow()
@@ -185,7 +153,7 @@ def _split(text: str) -> list[str]:
 
 def _to_files(spark: SparkSession, sink: FileSink, found: DataFrame) -> None:
     if sink.format == "csv":
-        found = found.select(*(column for name in found.columns for column in _flat(name)))
+        found = flat(found)
     writer = found.write.mode("overwrite" if sink.mode == "overwrite" else "error")
     try:
         with watched(spark, "finding segments"):
@@ -196,10 +164,12 @@ def _to_files(spark: SparkSession, sink: FileSink, found: DataFrame) -> None:
         raise
 
 
-def _flat(name: str) -> list[Column]:
-    if name != "segment":
-        return [F.col(quoted(name))]
-    return [F.col(f"segment.{field}").alias(f"segment_{field}") for field in ("id", "start", "end", "bounds")]
+def flat(found: DataFrame) -> DataFrame:
+    """Segments as CSV takes them, without the struct."""
+    fields = [f"segment.{name}" for name in ("id", "start", "end", "bounds")]
+    spread = [F.col(field).alias(field.replace(".", "_")) for field in fields]
+    columns = [spread if name == "segment" else [F.col(quoted(name))] for name in found.columns]
+    return found.select(*(column for part in columns for column in part))
 
 
 def quoted(name: str) -> str:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
@@ -218,13 +217,19 @@ class Punctuator:
     def was_idle(self, columns: Sequence[pa.Array]) -> Array:
         """Which rows come from a source that progress has left out, by their source columns."""
         rows = len(columns[0])
-        if self.sources is None or not pc.any(self.sources.column("idle")).as_py():
+        if self.sources is None:
+            return np.zeros(rows, bool)
+        spec, idle = self._spec, np.asarray(self.sources.column("idle"))
+        # of the expected sources those never heard were waited for, and then left out as well
+        unheard = False
+        if isinstance(spec, OrderedPer) and spec.expect is not None and len(idle) < spec.expect:
+            unheard = not self._awaits(spec)
+        if not unheard and not idle.any():
             return np.zeros(rows, bool)
         known = [self.sources.column(i).combine_chunks() for i in range(len(columns))]
         both = [pa.concat_arrays([a, b]) for a, b in zip(known, columns, strict=True)]
-        found = codes(both, len(self.sources) + rows)[0][len(self.sources) :]
-        idle = np.asarray(self.sources.column("idle"))
-        return np.where(found < len(idle), idle[np.minimum(found, len(idle) - 1)], False)
+        found = codes(both, len(idle) + rows)[0][len(idle) :]
+        return np.append(idle, unheard)[np.minimum(found, len(idle))]
 
     def told(self) -> str:
         """The sources and how far each has come, as JSON, for whoever watches."""

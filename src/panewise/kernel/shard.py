@@ -215,13 +215,11 @@ class Shard:
         released = at <= self._until[slots] if len(at) else np.zeros(0, bool)
         if rows is not None and not released.all():
             stays = ~released
-            waiting = rows.filter(pa.array(stays))
-            self._waiting = waiting.append_column("slot", pa.array(slots[stays]))
+            self._waiting = rows.filter(pa.array(stays)).append_column("slot", pa.array(slots[stays]))
             rows, slots, at = rows.filter(pa.array(released)), slots[released], at[released]
         else:
             self._waiting = None
         if rows is not None and len(at):
-            rows = rows.drop_columns(["row"]) if "row" in rows.column_names else rows
             order = sort_indices(slots, count, at, self._ordering(rows))
             order = self._without_ties(order, slots, at)
             rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
@@ -245,11 +243,13 @@ class Shard:
             if fresh is None:
                 fresh, slots = waiting, owners
             else:
-                if waiting.schema.names != fresh.schema.names:
-                    waiting = _like(waiting, fresh.schema)
-                fresh, slots = pa.concat_tables([waiting, fresh]), np.concatenate([owners, slots])
+                # whether a column may be null differs between micro-batches of one query
+                fresh = pa.concat_tables([waiting, fresh], promote_options="default")
+                slots = np.concatenate([owners, slots])
         if fresh is None:
             return None, slots, np.empty(0, self._progress.dtype)
+        # a row that is not late by now never will be: nobody will ask how it was
+        fresh = fresh.drop_columns(["row"]) if "row" in fresh.column_names else fresh
         return fresh, slots.astype(np.int64), self._numbers(fresh)
 
     def _follow(self, slots: Array, at: Array, every: Any) -> None:
@@ -287,10 +287,3 @@ class Shard:
         else:
             kept[:-1] = ~same
         return order[kept]
-
-
-def _like(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in another schema: what it does not know goes, what they lack is null."""
-    return pa.table(
-        {f.name: rows.column(f.name) if f.name in rows.column_names else pa.nulls(len(rows), f.type) for f in schema}
-    )

@@ -23,15 +23,13 @@ class Control:
     `Control(spark, "out/control").finish()`
 
     Each command is a small JSON file that Spark writes, so the folder may be wherever Spark can write. It acts at the
-    end of the micro-batch that reads it. Whoever starts a query with a new checkpoint wants a new folder too: such a
-    query reads the old commands as well.
+    end of the micro-batch that reads it. A query with a new checkpoint reads the old commands too: give it a new
+    folder, or `clear` this one before.
     """
 
     def __init__(self, spark: SparkSession, folder: str) -> None:
         self._spark, self.folder = spark, folder
-        # partitioned by what no row has, so that the folder comes into being and no file in it
-        empty = spark.createDataFrame([], "kind string, until string")
-        empty.write.partitionBy("kind").mode("append").json(folder)
+        self._make("append")
 
     def punctuate(self, until: datetime | date | int | float) -> None:
         """Promise that no more rows with `at` <= until come.
@@ -44,6 +42,15 @@ class Control:
     def finish(self) -> None:
         """Promise that no more rows come at all: everything is closed, and rows that come nevertheless are late."""
         self._write("final", None)
+
+    def clear(self) -> None:
+        """Forget every command. Only for a folder that no checkpoint knows any more: a query wants its files back."""
+        self._make("overwrite")
+
+    def _make(self, mode: str) -> None:
+        # partitioned, and without a row, so that the folder comes into being and no file in it
+        empty = self._spark.createDataFrame([], "kind string, until string")
+        empty.write.partitionBy("kind").mode(mode).json(self.folder)
 
     def _write(self, kind: str, until: str | int | float | None) -> None:
         schema = f"kind string, until {_TYPES[type('' if until is None else until)]}"

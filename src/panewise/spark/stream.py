@@ -49,6 +49,7 @@ _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
 
 _STORE = "spark.sql.streaming.stateStore.providerClass"
+_DELAY = "spark.watermarkDelayMs"
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"
 _PAGES = "shard int, page binary"
 _NUMBERS = itertools.count(1)
@@ -66,6 +67,11 @@ def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
             'close. Add it to `at`, such as .at("time", pw.slack("10 seconds")).'
         )
     check_punctuation(plan)
+    if isinstance(plan.punctuation, Watermark) and not _has_watermark(df, plan.ordered_by):
+        raise InputError(
+            f"`at` ({plan.ordered_by!r}) has no watermark, and watermark() promises what Spark's does. "
+            f'Add .withWatermark({plan.ordered_by!r}, "10 seconds") to the DataFrame, or use another punctuation.'
+        )
     count = SHARDS if shards is None else shards
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_SHARDS or count & (count - 1):
         raise SpecError(
@@ -79,6 +85,12 @@ def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
             f"Use pw.session(), or set it to {ROCKSDB}."
         )
     return count
+
+
+def _has_watermark(df: DataFrame, at: str) -> bool:
+    """Whether Spark keeps a watermark of a column; one that is not there has none to miss."""
+    found = [field for field in df.schema.fields if field.name.lower() == at.lower()]
+    return not found or any(_DELAY in field.metadata for field in found)
 
 
 def segments(
@@ -128,12 +140,14 @@ def segments(
     out = staged.mapInArrow(unpack, schema)
     counted = [F.sum(_monitor(name)).alias(name) for name in COUNTS]
     until = F.min(_monitor("until"))
+    zoned = isinstance(applied.df.schema["at"].dataType, T.TimestampType)
     told = {
         "until": until,
-        # a query's progress knows times to the second only, and without their zone
-        "until_text": _text(until, schema[_MONITOR].dataType["until"].dataType),
+        # of a time the query's progress tells the second only, and no zone
+        "until_text": F.date_format(until, _ISO) if zoned else until.cast("string"),
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
+        "keys_found": F.count_if((F.col("segment.id") == 0) & (F.col("status") != "partial")),
     }
     named = [column.alias(name) for name, column in told.items()]
     # Spark takes a name once in a query, and a query may hold several plans
@@ -143,10 +157,6 @@ def segments(
 
 def _monitor(field: str) -> Column:
     return F.col(f"{_quoted(_MONITOR)}.{field}")
-
-
-def _text(at: Column, kind: T.DataType) -> Column:
-    return F.date_format(at, _ISO) if isinstance(kind, T.TimestampType) else at.cast("string")
 
 
 def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -> T.StructType:

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from threading import Condition
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Union
 
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from panewise.kernel.shard import REASONS
 from panewise.spark.stream import OBSERVED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming import StreamingQuery
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
         StreamingQueryProgress,
     )
+    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["At", "SourceProgress", "StreamProgress", "Watch", "brief", "progress"]
+__all__ = ["At", "SourceProgress", "StreamProgress", "Watch", "brief", "many", "progress", "shown", "size"]
 
 At = Union[datetime, date, int, float, str]
 """A value of `at`; text, where Python has no such time."""
@@ -42,15 +42,18 @@ class SourceProgress:
     source: str
     at: At
     idle: bool
-    lag: timedelta | None
-    """How long ago that was, where `at` is a timestamp."""
+
+    @property
+    def lag(self) -> timedelta | None:
+        """How long ago that was, where `at` is a timestamp."""
+        return _since(self.at)
 
 
 @dataclass(frozen=True)
 class StreamProgress:
     """How far a query is; `str` tells it.
 
-    What is counted (`rows`, `closed`, `parts`, `late`) counts from the micro-batch `since`; all else is as of the
+    `rows`, `closed`, `keys_found`, `parts` and `late` count from the micro-batch `since` on; all else is as of the
     latest one, `batch`. Before the first one `batch` is None.
     """
 
@@ -59,6 +62,8 @@ class StreamProgress:
     rows: int = 0
     closed: int = 0
     """Segments that were sent whole, or with their last part."""
+    keys_found: int = 0
+    """Keys whose first segment is among these."""
     parts: int = 0
     """Parts of segments that were sent before their last."""
     late: Mapping[str, int] = field(default_factory=lambda: _NONE)
@@ -91,39 +96,39 @@ class StreamProgress:
             return "no micro-batch yet"
         late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
         begun = "" if not self.since else f" since micro-batch {self.since:,}"
-        parts = f", {_many(self.parts, 'part')} sent" if self.parts else ""
+        parts = f", {many(self.parts, 'part')} sent" if self.parts else ""
         lines = [
-            f"micro-batch {self.batch:,}: {_many(self.batch_rows, 'row')} in {self.batch_seconds:.1f} s "
+            f"micro-batch {self.batch:,}: {many(self.batch_rows, 'row')} in {self.batch_seconds:.1f} s "
             f"({self.rows_per_second:,.0f} a second)",
-            f"so far{begun}: {_many(self.rows, 'row')}, {_many(self.closed, 'segment')} closed{parts}; late: {late}",
-            f"now: {_many(self.open, 'segment')} open, {_many(self.waiting, 'row')} waiting, "
-            f"{_many(self.keys, 'key')}, {_size(self.state_bytes)} of state",
-            f"progress: {self.told}",
+            f"so far{begun}: {many(self.rows, 'row')}, {many(self.closed, 'segment')} closed{parts}; late: {late}",
+            f"now: {many(self.open, 'segment')} open, {many(self.waiting, 'row')} waiting, "
+            f"{many(self.keys, 'key')}, {size(self.state_bytes)} of state",
+            f"progress: {self.reached}",
         ]
         lines += [f"  {one.source}: {shown(one.at)}{', idle' if one.idle else _ago(one.lag)}" for one in self.sources]
         return "\n".join(lines)
 
     @property
-    def told(self) -> str:
+    def reached(self) -> str:
         """Progress, in words."""
         if self.ended:
             return "everything, the stream has ended"
         return "nothing yet" if self.until is None else f"{shown(self.until)}{_ago(self.lag)}"
 
 
-def _many(count: int, what: str) -> str:
+def many(count: int, what: str) -> str:
     """A number of things.
 
-    >>> _many(1, "row"), _many(2000, "row")
+    >>> many(1, "row"), many(2000, "row")
     ('1 row', '2,000 rows')
     """
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
-def _size(count: int) -> str:
+def size(count: int) -> str:
     """A number of bytes.
 
-    >>> _size(12), _size(11_263), _size(2_500_000)
+    >>> size(12), size(11_263), size(2_500_000)
     ('12 bytes', '11.3 kB', '2.5 MB')
     """
     if count < _KILO:
@@ -152,9 +157,9 @@ def brief(length: timedelta) -> str:
     ['0.2 s', '90 s', '90 min', '116 days']
     """
     seconds = length.total_seconds()
-    for most, size, unit, digits in ((120, 1, "s", 0), (7200, 60, "min", 0), (172_800, 3600, "h", 0)):
-        if abs(seconds) < most:
-            return f"{seconds / size:.{1 if unit == 's' and abs(seconds) < 10 else digits}f} {unit}"
+    for size, unit in ((1, "s"), (60, "min"), (3600, "h")):
+        if abs(seconds) < 120 * size:
+            return f"{seconds / size:.{1 if abs(seconds) < 10 else 0}f} {unit}"
     return f"{seconds / 86_400:,.0f} days"
 
 
@@ -181,9 +186,8 @@ def _at(text: str) -> At:
     return text
 
 
-def _source(told: Mapping[str, Any]) -> SourceProgress:
-    at = _at(told["at"])
-    return SourceProgress(told["source"], at, told["idle"], _since(at))
+def _sources(text: str | None) -> tuple[SourceProgress, ...]:
+    return tuple(SourceProgress(one["source"], _at(one["at"]), one["idle"]) for one in json.loads(text or "[]"))
 
 
 def _taken(known: StreamProgress, batch: StreamingQueryProgress) -> StreamProgress:
@@ -191,13 +195,14 @@ def _taken(known: StreamProgress, batch: StreamingQueryProgress) -> StreamProgre
     told = [row.asDict() for name, row in batch.observedMetrics.items() if name.startswith(OBSERVED)]
     if not told or (known.batch is not None and batch.batchId <= known.batch):
         return known
-    sums = {name: _sum(row[name] for row in told) for name in ("rows", "segments", "parts", *REASONS)}
+    sums = {name: _sum(row[name] for row in told) for name in ("rows", "segments", "keys_found", "parts", *REASONS)}
     after = replace(
         known,
         batch=batch.batchId,
         since=batch.batchId if known.since is None else known.since,
         rows=known.rows + sums["rows"],
         closed=known.closed + sums["segments"],
+        keys_found=known.keys_found + sums["keys_found"],
         parts=known.parts + sums["parts"],
         late=MappingProxyType({reason: known.late[reason] + sums[reason] for reason in REASONS}),
         batch_rows=sums["rows"],
@@ -209,10 +214,13 @@ def _taken(known: StreamProgress, batch: StreamingQueryProgress) -> StreamProgre
     texts = [row["until_text"] for row in reported]
     return replace(
         after,
-        **{name: _sum(row[name] for row in reported) for name in ("open", "waiting", "keys", "state_bytes")},
-        until=None if None in texts else min(map(_at, texts)),  # type: ignore[type-var]  # of one type in one query
+        open=_sum(row["open"] for row in reported),
+        waiting=_sum(row["waiting"] for row in reported),
+        keys=_sum(row["keys"] for row in reported),
+        state_bytes=_sum(row["state_bytes"] for row in reported),
+        until=None if None in texts else min(map(_at, texts)),
         ended=all(row["ended"] for row in reported),
-        sources=tuple(_source(one) for row in reported for one in json.loads(row["sources"] or "[]")),
+        sources=tuple(one for row in reported for one in _sources(row["sources"])),
     )
 
 
@@ -285,8 +293,8 @@ _ON: list[Watch] = []
 def progress(query: StreamingQuery) -> StreamProgress:
     """How far a query is.
 
-    Spark keeps the reports of the latest 100 micro-batches; what was before them is counted only where a `Watch` was
-    on. `since` says from which micro-batch on the counts count.
+    Spark keeps the reports of the latest micro-batches, about a hundred of this run; what was before them is counted
+    only where a `Watch` was on. `since` says from which micro-batch on the counts count.
     """
     known = next((seen for watch in _ON if (seen := watch.known(str(query.id))) is not None), StreamProgress())
     for batch in query.recentProgress:

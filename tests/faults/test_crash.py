@@ -1,0 +1,255 @@
+"""A stream that is killed at any moment and started again gives what an undisturbed one and a batch give."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+import panewise as pw
+from faults.crash_child import AGG, PLAN, SCHEMA, Job
+from panewise.data import traffic
+from spark.tables import rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHILD = Path(__file__).with_name("crash_child.py")
+PATIENCE = 300
+"""Seconds after which a child that does not get on is given up."""
+SLACK, MINUTE = 30, 60_000_000
+
+
+def deliver(folder: Path, count: int, files: int, too_late: float = 0.0) -> pa.Table:
+    """Write traffic to files in an order of arrival: a tenth up to the slack late, some of it more; give the rows."""
+    table = traffic.table(count)
+    rng = np.random.default_rng(1)
+    delay = np.where(rng.random(count) < 0.1, rng.integers(0, SLACK * MINUTE, count), 0)
+    delay = np.where(rng.random(count) < too_late, rng.integers(4 * 60 * MINUTE, 6 * 60 * MINUTE, count), delay)
+    arrival = np.argsort(table["ts"].cast(pa.int64()).to_numpy() + delay, kind="stable")
+    folder.mkdir()
+    arrived = table.take(pa.array(arrival))
+    for n in range(files):
+        first, last = count * n // files, count * (n + 1) // files
+        path = folder / f"{n:05d}.parquet"
+        pq.write_table(arrived.slice(first, last - first), path)
+        # Spark takes files in the order of these times
+        os.utime(path, (1_700_000_000 + n, 1_700_000_000 + n))
+    return table
+
+
+# ---- a child, its JVM and its workers
+
+
+class Child:
+    """A run in a process session of its own, so that all of it can be killed at once."""
+
+    def __init__(self, job: Job, log: Path) -> None:
+        self._log = log
+        with log.open("ab") as told:
+            self._process = subprocess.Popen(
+                [sys.executable, str(CHILD), json.dumps(asdict(job))], stdout=told, stderr=told, start_new_session=True
+            )
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def finish(self) -> None:
+        code = self._process.wait(PATIENCE * 3)
+        assert code == 0, f"the child ended with {code}:\n{self._tail()}"
+
+    def wait_for(self, happened: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not happened():
+            assert not self.ended, f"the child ended by itself, with {self._process.returncode}:\n{self._tail()}"
+            assert time.monotonic() < end, f"nothing for {PATIENCE} s:\n{self._tail()}"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """SIGKILL for the driver and its JVM, then for Python's workers, which are in a group of their own."""
+        session = self._process.pid
+        if not self.ended:
+            os.killpg(session, signal.SIGKILL)
+        self._process.wait()
+        left = [process for process in psutil.process_iter() if _session(process.pid) == session]
+        for process in left:
+            process.kill()
+        _, alive = psutil.wait_procs(left, timeout=10)
+        assert not alive
+
+    def _tail(self) -> str:
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-40:])
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+@contextmanager
+def child(job: Job) -> Iterator[Child]:
+    Path(job.folder).mkdir(exist_ok=True)
+    started = Child(job, Path(job.folder, "log"))
+    try:
+        yield started
+    finally:
+        started.kill()
+
+
+# ---- runs
+
+
+def count(job: Job, what: str) -> int:
+    """How many micro-batches were begun ("offsets") or done ("commits")."""
+    folder = job.checkpoint / what
+    return sum(path.name.isdigit() for path in folder.iterdir()) if folder.exists() else 0
+
+
+def finish(job: Job) -> None:
+    """A run to the end of the files, then one that closes everything."""
+    with child(replace(job, final=True)) as running:
+        running.finish()
+
+
+def kill_within(job: Job, what: str, number: int, delay: float) -> str:
+    """Start a run and kill it so many seconds after it has begun or done so many micro-batches; where that was."""
+    with child(job) as running:
+        running.wait_for(lambda: count(job, what) >= number)
+        time.sleep(delay)
+        running.kill()
+    begun, done = count(job, "offsets"), count(job, "commits")
+    return f"{done} done" + (f", in {begun - 1}" if begun > done else "")
+
+
+def disturbed(job: Job, batches: int, kills: int, seed: int) -> list[str]:
+    """The same with kills, spread over the whole run and one in its last micro-batch; where they were."""
+    random = Random(seed)
+    places = [kill_within(job, "offsets", 1, random.uniform(0, 0.5))]
+    for k in range(1, kills - 1):
+        done = max(count(job, "commits") + 1, batches * k // (kills - 1))
+        what = random.choice(("commits", "offsets"))
+        places.append(kill_within(job, what, done + (what == "offsets"), random.uniform(0, 1.5)))
+    places.append(kill_within(replace(job, final=True), "offsets", batches + 1, random.uniform(0, 0.5)))
+    finish(job)
+    assert count(job, "commits") == batches + 1
+    return places
+
+
+def told(job: Job, places: list[str], rows: int, seconds: float) -> None:
+    print(f"{job.sink}, {job.emit}: {rows:,} rows in {count(job, 'commits')} micro-batches, {seconds:.0f} s")
+    print(f"{len(places)} kills: {'; '.join(places)}")
+
+
+# ---- what came out
+
+
+def found(spark: SparkSession, job: Job) -> DataFrame:
+    return spark.read.parquet(str(job.out) if job.sink == "files" else f"{job.out}/segments/batch=*")
+
+
+def late(spark: SparkSession, job: Job) -> DataFrame:
+    return spark.read.parquet(f"{job.out}/late/batch=*")
+
+
+def same(one: DataFrame, other: DataFrame) -> int:
+    """Both hold the same rows, to the last bit, as often; how many."""
+    here, there = rows(one.toArrow()), rows(other.toArrow())
+    assert here == there
+    return len(here)
+
+
+def test_killed_in_its_first_batches(tmp_path: Path) -> None:
+    """A small stream, killed in its first micro-batch and further on."""
+    table = deliver(tmp_path / "in", 60_000, 3)
+    job = Job(str(tmp_path / "in"), str(tmp_path / "run"), "files")
+    places = [kill_within(job, "offsets", 1, 0.2), kill_within(job, "commits", 1, 0.1)]
+    finish(job)
+    # the file sink's own list says which files count
+    log = sorted((job.out / "_spark_metadata").glob("[0-9]*"), key=lambda path: int(path.name))
+    kept = [json.loads(line)["path"] for path in log for line in path.read_text().splitlines()[1:]]
+    segments = pa.concat_tables([pq.read_table(path.removeprefix("file://")) for path in kept])
+    wanted = pw.segments_local(PLAN, table, AGG)
+    assert len(wanted) > 100
+    assert _plain(segments) == _plain(wanted)
+    print(f"killed {'; '.join(places)}: {len(wanted)} segments")
+
+
+def _plain(table: pa.Table) -> list[str]:
+    segment = table["segment"].combine_chunks()
+    bounds = [pc.cast(segment.field(name), pa.timestamp("us", "UTC")).to_pylist() for name in ("start", "end")]
+    others = table.drop_columns(["segment"]).to_pylist()
+    return sorted(repr((a, b, sorted(row.items()))) for a, b, row in zip(*bounds, others, strict=True))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("crash")
+
+
+COUNT, FILES, KILLS = 5_000_000, 40, 12
+
+
+@pytest.mark.slow
+def test_the_file_sink_holds_each_segment_once(folder: Path, request: pytest.FixtureRequest) -> None:
+    deliver(folder / "kept", COUNT, FILES)
+    begun = time.monotonic()
+    calm = Job(str(folder / "kept"), str(folder / "files-calm"), "files")
+    finish(calm)
+    print(f"undisturbed: {time.monotonic() - begun:.0f} s")
+    begun = time.monotonic()
+    job = Job(str(folder / "kept"), str(folder / "files-killed"), "files")
+    told(job, disturbed(job, FILES, KILLS, seed=1), COUNT, time.monotonic() - begun)
+    spark = request.getfixturevalue("spark")
+    segments = same(found(spark, job), found(spark, calm))
+    batch = PLAN.segments(spark.read.schema(SCHEMA).parquet(job.rows), AGG)
+    assert same(found(spark, job), batch) == segments
+    print(f"{segments:,} segments")
+
+
+@pytest.mark.slow
+def test_segments_and_late_rows_overwritten_by_batch(folder: Path, request: pytest.FixtureRequest) -> None:
+    """Fragments, so that what was sent of an open segment is not sent again."""
+    deliver(folder / "late", COUNT, FILES, too_late=0.001)
+    begun = time.monotonic()
+    calm = Job(str(folder / "late"), str(folder / "batches-calm"), "batches", "fragments")
+    finish(calm)
+    print(f"undisturbed: {time.monotonic() - begun:.0f} s")
+    begun = time.monotonic()
+    job = Job(str(folder / "late"), str(folder / "batches-killed"), "batches", "fragments")
+    told(job, disturbed(job, FILES, KILLS, seed=2), COUNT, time.monotonic() - begun)
+    spark = request.getfixturevalue("spark")
+    parts = same(found(spark, job), found(spark, calm))
+    missed = same(late(spark, job), late(spark, calm))
+    assert missed > COUNT * 0.0005
+    read = spark.read.schema(SCHEMA).parquet(job.rows)
+    on_time = read.exceptAll(late(spark, job).select("row.*"))
+    assert on_time.count() == COUNT - missed
+    segments = same(_whole(found(spark, job)), _whole(PLAN.segments(on_time, AGG)))
+    assert parts > segments
+    print(f"{segments:,} segments in {parts:,} parts, {missed:,} late rows")
+
+
+def _whole(parts: DataFrame) -> DataFrame:
+    """Segments, put together from their parts."""
+    named = parts.selectExpr("sensor", "segment.id as id", "segment.start", "segment.end", "rows", *AGG)
+    folds = {"start": "min", "end": "max", "rows": "sum", "n": "sum", "volume": "sum", "slowest": "min"}
+    return named.groupBy("sensor", "id").agg(folds)
