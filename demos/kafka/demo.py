@@ -37,12 +37,13 @@ TOPIC, PARTITIONS, ROUTERS = "reports", 4, 40
 SLOW, AHEAD, SILENT = 2, 1, 3
 EVERY = timedelta(microseconds=router.EVERY)
 STEPS = timedelta(hours=6) // EVERY
-A_SECOND = 40  # steps that are replayed in a second
+A_SECOND = 48  # steps that are replayed in a second
+FIRST = 30  # steps that are there when the query starts
 BEHIND = 3  # steps by which the slow partition is behind
 HOURS_AHEAD = timedelta(hours=5)
 
 # when things happen: parts of the replay
-SILENCE, RESTART, BELATED = 0.15, 0.45, 0.75
+SILENCE, RESTART, BELATED = 0.08, 0.6, 0.85
 AWAY = 3.0  # seconds, at least, without a broker
 PATIENCE = 180.0
 
@@ -51,7 +52,7 @@ AGG = {"worst": "max(drop_pct)", "packets": "sum(total_pkts)"}
 PLAN = (
     pw.threshold_frames("drop_pct > 0.3", min_duration="2 minutes")
     .by("router")
-    .at("rpt_time", pw.ordered_per("partition", idle_after="15 seconds", expect=PARTITIONS, ahead_limit="1 minute"))
+    .at("rpt_time", pw.ordered_per("partition", idle_after="20 seconds", expect=PARTITIONS, ahead_limit="1 minute"))
 )
 
 
@@ -68,6 +69,8 @@ class Replay(threading.Thread):
         self._next = [0] * PARTITIONS
         self._over = threading.Event()
         self.sent = 0
+        for partition in range(PARTITIONS):
+            self.send(partition, FIRST)
 
     @property
     def done(self) -> float:
@@ -78,7 +81,7 @@ class Replay(threading.Thread):
         """Send each report when its time has come."""
         begun = time.monotonic()
         while self.done < 1 and not self._over.wait(0.25):
-            due = min(int((time.monotonic() - begun) * A_SECOND), STEPS)
+            due = min(FIRST + int((time.monotonic() - begun) * A_SECOND), STEPS)
             for partition in range(PARTITIONS):
                 if partition != SILENT or due < STEPS * SILENCE:
                     self.send(partition, due - BEHIND * (partition == SLOW))
@@ -102,7 +105,8 @@ class Replay(threading.Thread):
     def close(self) -> None:
         """Send no more."""
         self._over.set()
-        self.join()
+        if self.is_alive():
+            self.join()
 
     def flush(self) -> bool:
         """Wait until the broker has all of it."""
@@ -179,9 +183,13 @@ class Screen:
         self.seen, self.status = pw.StreamProgress(), ""
         self._begun = time.monotonic()
 
+    def print(self, text: str = "", style: str = "") -> None:
+        """A line, however long."""
+        self.console.print(text, style=style, soft_wrap=True)
+
     def say(self, text: str, style: str = "bold yellow") -> None:
         """Something has happened."""
-        self.console.print(f"{time.monotonic() - self._begun:4.0f} s  {text}", style=style, soft_wrap=True)
+        self.print(f"{time.monotonic() - self._begun:4.0f} s  {text}", style)
 
     def told(self, _: str, seen: pw.StreamProgress) -> None:
         """A micro-batch is done."""
@@ -212,9 +220,11 @@ def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
             time.sleep(0.2)
         return True
 
+    screen.say("waiting for the first micro-batch, which takes longest")
     until(lambda: screen.seen.rows > 0)
+    replay.start()
     until(lambda: replay.done > SILENCE)
-    screen.say(f"partition {SILENT} falls silent: progress waits for it, for 15 seconds")
+    screen.say(f"partition {SILENT} falls silent: progress waits for it, for 20 seconds")
     until(lambda: replay.done > RESTART)
     screen.say("the broker is stopped; reports go on")
     away = time.monotonic()
@@ -234,7 +244,7 @@ def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
 
 def compare(screen: Screen, replay: Replay, query: Query) -> bool:
     """Say what was found, and whether it is what it should be."""
-    say = screen.console.print
+    say = screen.print
     found, late = query.found()
     with step("a batch over the same topic"):
         rows, batch = query.batch(late)
@@ -254,15 +264,15 @@ def compare(screen: Screen, replay: Replay, query: Query) -> bool:
     else:
         say("Other partitions were late too: the restart took longer than `idle_after`.", style="bold red")
     restarts = "went on through it" if not query.restarts else f"was restarted {query.restarts} times"
-    say(f"The broker was restarted once; the query {restarts}, nothing lost, nothing twice.", style="")
+    say(f"The broker was restarted once; the query {restarts}, nothing lost, nothing twice.")
     return equal and not others
 
 
 def demo() -> bool:
     """Start everything, play, compare, and end everything."""
     screen = Screen()
-    screen.console.print(f"{ROUTERS} routers report through Kafka, on {PARTITIONS} partitions: six hours in a minute.")
-    screen.console.print("Wanted: every period in which a router lost more than 0.3 % for at least two minutes.")
+    screen.print(f"{ROUTERS} routers report through Kafka, on {PARTITIONS} partitions: six hours in a minute.")
+    screen.print("Wanted: every period in which a router lost more than 0.3 % for at least two minutes.")
     jars = ",".join(str(jar) for jar in sorted(HOME.glob("spark/*.jar")))
     settings = {"spark.jars": jars, "spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
     with ExitStack() as stack:
@@ -277,10 +287,8 @@ def demo() -> bool:
         watch = stack.enter_context(pw.Watch(spark, screen.told))
         query = Query(spark, broker.servers, folder)
         stack.callback(query.close)
-        with step("the first micro-batch"):
-            replay = Replay(broker.servers)
-            stack.callback(replay.close)
-            replay.start()
+        replay = Replay(broker.servers)
+        stack.callback(replay.close)
         with screen.live():
             complete = play(screen, broker, replay, query)
         watch.stop()

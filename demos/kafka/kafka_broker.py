@@ -96,7 +96,10 @@ class Broker:
         self._port = int(listeners.split(",")[0].rsplit(":", 1)[1])
         with self.log.open("ab") as log:
             command = self._java("-Xmx512m", main="kafka.Kafka", arguments=[str(self._settings)])
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            # in a session of its own: Ctrl-C is for us, who stop it once nobody reads any more
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
         atexit.register(self.kill)
         try:
             self._wait()

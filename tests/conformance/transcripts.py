@@ -177,7 +177,8 @@ class Story:
             return None
         rows = [row for step in self.steps for row in step.rows]
         for late in self.late:
-            rows.remove(late["row"])
+            # NaN is not equal to NaN, and written alike
+            del rows[[*map(repr, rows)].index(repr(late["row"]))]
         segments = [segment for step in self.steps for segment in step.segments]
         return replace(self, rows=rows, steps=None, segments=segments, late=(), stream={})
 

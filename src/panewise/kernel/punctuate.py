@@ -115,6 +115,7 @@ class Punctuator:
 
     def __init__(self, plan: PlanSpec, progress: Progress) -> None:
         self._spec, self._progress = plan.punctuation, progress
+        self._named = list(source_columns(plan))
         self.until = progress.nothing
         self.final = False
         self.clock = self._begun = _NEVER
@@ -251,6 +252,7 @@ class Punctuator:
             "clock": self.clock,
             "begun": self._begun,
             "top": self._top.tolist(),
+            "named": self._named,
         }
 
     def restore(self, facts: dict[str, Any], sources: pa.Table | None) -> None:
@@ -258,7 +260,8 @@ class Punctuator:
         self.until = self._progress.dtype(facts["until"])
         self.final, self.clock, self._begun = facts["final"], facts["clock"], facts["begun"]
         self._top = np.asarray(facts["top"], self._progress.dtype)
-        self.sources = sources
+        # those of other columns are other sources; version 1 did not say which they are
+        self.sources = sources if facts.get("named", self._named) == self._named else None
 
 
 def _json(number: Any) -> Any:

@@ -25,13 +25,13 @@ from panewise.kernel.spans import missing_between
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
 from panewise.spec.punctuate import Scheduled
 
-__all__ = ["LATE", "REASONS", "Outcome", "Shard"]
+__all__ = ["REASONS", "TOTALS", "Outcome", "Shard"]
 
 REASONS = ("late", "after_idle", "null_at")
 """Why a row is no part of any segment: progress had passed it, so had it after its source was left out, no `at`."""
 
-LATE = pa.schema([pa.field("reason", pa.string())])
-"""What is told of a late row, beside the row itself."""
+TOTALS = ("rows", *REASONS, "segments", "parts", "keys_found")
+"""What is counted from the first micro-batch on: rows, late ones by reason, segments, parts, keys with a segment."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Outcome:
     late: pa.Table | None
     """`reason` and `row`."""
     counts: dict[str, int]
-    """rows, a count for every reason, segments, parts, open, waiting, keys."""
+    """rows, a count for every reason, segments, parts; and as of now: segments open, rows waiting, keys."""
 
 
 @compiled
@@ -64,6 +64,7 @@ class Shard:
         self._fingerprint = fingerprint(layout, shards)
         self._operator, self._reader, self._emitter = layout.operator, Reader(layout), layout.emitter
         self.punctuator = Punctuator(layout.plan, self._progress)
+        self.totals = dict.fromkeys(TOTALS, 0)
         self._per_key = is_per_key(layout.plan)
         self._sources = [f"s{i}" for i in range(len(source_columns(layout.plan)))]
         schedule = layout.plan.scheme.schedule
@@ -90,7 +91,8 @@ class Shard:
             tables["waiting"] = self._waiting
         if self.punctuator.sources is not None:
             tables["sources"] = self.punctuator.sources
-        return pack_state(tables, {"plan": self._fingerprint, "progress": self.punctuator.facts()})
+        facts = {"plan": self._fingerprint, "progress": self.punctuator.facts(), "totals": self.totals}
+        return pack_state(tables, facts)
 
     def _restore(self, state: bytes) -> None:
         tables, facts = unpack_state(state)
@@ -102,6 +104,7 @@ class Shard:
             self._keys = [column.combine_chunks() for column in tables["keys"].columns]
         self._waiting = tables.get("waiting")
         self.punctuator.restore(facts["progress"], tables.get("sources"))
+        self.totals |= facts["totals"]
 
     # ---- a micro-batch
 
@@ -126,14 +129,17 @@ class Shard:
         self._promise(promises)
         found = self._advance(table, slots)
         segments = self._emitter.batch(self._keys, found) if len(found) else None
-        partial = int(((found.flags & sg.PARTIAL_FLAG) != 0).sum())
+        partial = (found.flags & sg.PARTIAL_FLAG) != 0
         counts |= {
-            "segments": len(found) - partial,
-            "parts": partial,
+            "segments": int((~partial).sum()),
+            "parts": int(partial.sum()),
             "open": self._operator.open,
             "waiting": 0 if self._waiting is None else len(self._waiting),
             "keys": len(self._until),
         }
+        first = {"keys_found": int((~partial & (found.ids == 0)).sum())}
+        for name in TOTALS:
+            self.totals[name] += {**counts, **first}[name]
         return Outcome(segments, late, counts)
 
     def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:

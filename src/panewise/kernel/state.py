@@ -1,6 +1,6 @@
 """The state of a shard as bytes: a version of our own, the plan it belongs to, and Arrow tables. No pickle.
 
-Version 1 is the only one so far. Arrays may grow by fields at their end: what an older state lacks is zero.
+Version 1 had no `totals`, and did not say which columns name a source. Arrays may grow by fields at their end: what an older state lacks is zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from panewise.kernel.sequence import Layout
 
 __all__ = ["VERSION", "check_fingerprint", "fingerprint", "pack_state", "unpack_state"]
 
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("<4sH")
 _MAGIC = b"pane"
 
@@ -40,7 +40,10 @@ def unpack_state(data: bytes) -> tuple[dict[str, pa.Table], Facts]:
             f"The checkpoint was written by a later panewise (state version {version}; this one reads up to "
             f"{VERSION}). Install that version, or start with a new checkpoint."
         )
-    return load(data[_HEADER.size :])
+    tables, facts = load(data[_HEADER.size :])
+    if version < 2:
+        facts["totals"] = {}
+    return tables, facts
 
 
 def fingerprint(layout: Layout, shards: int) -> dict[str, str]:

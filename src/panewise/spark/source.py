@@ -107,10 +107,10 @@ class _Source:
     def __init__(self, df: DataFrame, at: str) -> None:
         self._given, self._twice = df, _twice(df)
         # NaN is null in every column that we read; unused columns are pruned by Spark
-        reals = {f.name: f.dataType for f in df.schema.fields if isinstance(f.dataType, _REALS)}
-        self.df = df.withColumns(
-            {name: _real(F.col(_named(name)), kind) for name, kind in reals.items() if name not in self._twice}
-        )
+        kinds = {f.name: f.dataType for f in df.schema.fields if isinstance(f.dataType, _REALS)}
+        reals = {name: _real(F.col(_named(name)), kind) for name, kind in kinds.items() if name not in self._twice}
+        # Connect refuses to replace no columns
+        self.df = df.withColumns(reals) if reals else df
         self._types: dict[str, T.StructType] = {}
         self.at, self.at_type = self._column("at", at)
         usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
