@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint types imports kafka format bench clean
+.PHONY: help setup demo kafka-demo test test-all lint types imports kafka format bench clean
 
 bin := .venv/bin
 # Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
@@ -22,6 +22,10 @@ setup: .venv/.ready ## install everything: Python packages, Java where it is mis
 
 demo: setup ## a first look: find segments in generated data
 	@$(with_java) $(bin)/panewise demo
+
+kafka-demo: setup ## a stream through a real Kafka broker, which restarts in the middle; about 90 seconds
+	@scripts/kafka.sh >/dev/null
+	@$(with_java) $(bin)/python demos/kafka/demo.py
 
 test: lint types imports kafka ## everything that must pass before a commit; CI runs this
 	@$(with_java) $(bin)/pytest -m "not slow"

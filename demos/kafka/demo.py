@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -208,11 +209,16 @@ class Screen:
 def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
     """What happens, in order; whether all of it could."""
 
-    def until(condition: Any) -> bool:
+    left_out = threading.Event()
+
+    def until(condition: Callable[[], bool]) -> bool:
         end = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > end:
                 return False
+            if not left_out.is_set() and any(s.idle for s in screen.seen.sources if s.source == str(SILENT)):
+                left_out.set()
+                screen.say(f"partition {SILENT} is left out: progress goes on without it")
             if query.revive():
                 screen.say("the query had failed, and goes on from its checkpoint", "bold red")
             is_there = "away" if broker.process is None else "there"
@@ -232,7 +238,7 @@ def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
     until(lambda: time.monotonic() > away + AWAY)
     broker.start()
     screen.say(f"the broker is back after {time.monotonic() - away:.1f} s")
-    until(lambda: replay.done > BELATED and any(s.idle for s in screen.seen.sources if s.source == str(SILENT)))
+    until(lambda: replay.done > BELATED and left_out.is_set())
     screen.say(f"partition {SILENT} speaks again, of what is long over")
     replay.belated()
     until(lambda: replay.done >= 1)
@@ -280,10 +286,7 @@ def demo() -> bool:
         with step("starting a Kafka broker"):
             broker = stack.enter_context(Broker(folder / "broker"))
             broker.create_topic(TOPIC, PARTITIONS)
-        spark = stack.enter_context(engine("local[2]", settings))
-        # PySpark has put its own there, which speaks to a JVM that may be gone
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _interrupted)
+        spark = stack.enter_context(_uninterrupted(engine("local[2]", settings)))
         watch = stack.enter_context(pw.Watch(spark, screen.told))
         query = Query(spark, broker.servers, folder)
         stack.callback(query.close)
@@ -296,11 +299,27 @@ def demo() -> bool:
         return compare(screen, replay, query) and complete
 
 
+def _signals(handler: Any) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handler)
+
+
 def _interrupted(*_: object) -> None:
     """Ctrl-C, or a friendly kill: the first one ends everything in order, and more of them change nothing."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    _signals(signal.SIG_IGN)
     raise KeyboardInterrupt
+
+
+@contextmanager
+def _uninterrupted(spark: AbstractContextManager[SparkSession]) -> Iterator[SparkSession]:
+    """A session; an interruption waits until it is there, because half of one cannot be stopped."""
+    noted = threading.Event()
+    _signals(lambda *_: noted.set())
+    with spark as session:
+        _signals(_interrupted)  # PySpark has put its own there
+        if noted.is_set():
+            _interrupted()
+        yield session
 
 
 def main() -> int:
@@ -308,7 +327,7 @@ def main() -> int:
     if not (HOME / ".ready").exists():
         print(f"There is no Kafka in {HOME}: scripts/kafka.sh fetches it, and says why where it cannot.")
         return 2
-    signal.signal(signal.SIGTERM, _interrupted)
+    _signals(_interrupted)
     try:
         return 0 if demo() else 1
     except KeyboardInterrupt:

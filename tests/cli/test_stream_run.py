@@ -23,7 +23,7 @@ from panewise.cli.errors import sentence
 from panewise.cli.live import line, looked_at, table
 from panewise.cli.main import app
 from panewise.cli.source import read_stream
-from panewise.cli.stream import StreamOutcome, settings
+from panewise.cli.stream import StreamOutcome, each, settings
 from panewise.jobs import job_from_toml
 from panewise.spark.watch import SourceProgress
 from panewise.spec.job import FileSource, TableSource
@@ -136,6 +136,21 @@ def test_once_shows_segments_as_they_close(spark: SparkSession, job: JobMaker, t
     assert summary.startswith("3 segments in 2 keys; 10 rows read, 1 late, 1 without t; ")
 
 
+def test_a_micro_batch_that_is_done_again_writes_over_what_it_wrote(spark: SparkSession, tmp_path: Path) -> None:
+    text = KAFKA + f'late = "{tmp_path}/late"\n[sink]\nformat = "csv"\npath = "{tmp_path}/out"\n'
+    job = job_from_toml(text)
+    assert job.stream is not None
+    segment = "segment struct<id bigint, start int, end int, bounds string>, rows bigint, status string"
+    schema = f"{segment}, late struct<reason string, row struct<t int>>"
+    made = [((0, 1, 2, "[]"), 2, "final", None), (None, None, None, ("late", (1,)))]
+    for batch, found in [(3, made), (4, []), (3, made)]:
+        each(job, job.stream)(spark.createDataFrame(found, schema), batch)
+    assert [tuple(row) for row in spark.read.csv(f"{tmp_path}/out", header=True).collect()] == [
+        ("0", "1", "2", "[]", "2", "final", 3)
+    ]
+    assert [tuple(row) for row in spark.read.parquet(f"{tmp_path}/late").collect()] == [("late", 1, 3)]
+
+
 # until somebody ends it
 
 
@@ -170,9 +185,10 @@ def test_a_stream_is_stopped_and_gone_on_with(spark: SparkSession, job: JobMaker
     )
     assert signal.getsignal(signal.SIGINT) is before
     aside.rename(second)
-    # of this run the first segments of keys are not all known
     code, out, _ = cli(job(sink))
-    assert re.fullmatch(rf"3 segments, written to {tmp_path}/out; 4 rows read, 1 late; \d+\.\d s\n", out)
+    assert re.fullmatch(
+        rf"3 segments in 2 keys, written to {tmp_path}/out; 10 rows read, 1 late, 1 without t; \d+\.\d s\n", out
+    )
     found = spark.read.csv(f"{tmp_path}/out", header=True).orderBy("key", "segment_id").collect()
     assert [tuple(row) for row in found] == [
         ("a", "0", "2", "3", "[]", "2", "final"),
@@ -309,7 +325,6 @@ def test_as_many_partitions_as_are_of_use(
 
 SEEN = pw.StreamProgress(
     batch=12,
-    since=0,
     rows=24_000,
     closed=31,
     late={"late": 10, "after_idle": 1, "null_at": 2},
@@ -345,7 +360,7 @@ def test_a_table_of_all_that_is_known() -> None:
 def test_the_sources_that_are_furthest_behind_come_first() -> None:
     now = datetime.now(UTC)
     sources = [SourceProgress(f"s{n}", now - timedelta(minutes=n), n == 11) for n in range(12)]
-    told = drawn(pw.StreamProgress(batch=1, since=0, sources=tuple(sources), until=now))[6:]
+    told = drawn(pw.StreamProgress(batch=1, sources=tuple(sources), until=now))[6:]
     assert told[:2] == ["", "source  progress                        lag"]
     assert [(words[0], words[-2:]) for words in (text.split() for text in told[2:4])] == [
         ("s10", ["10", "min"]),
@@ -375,10 +390,10 @@ def test_summaries() -> None:
     job = job_from_toml(KAFKA)
     none = StreamOutcome(pw.StreamProgress(), True, 0.25).summary(job)
     assert none == (
-        "stopped: 0 segments; 0 rows read, none late; 0.2 s; 0 segments open, 0 rows waiting, progress nothing yet; "
-        "run the job again to go on"
+        "stopped: 0 segments; 0 rows read, none late; 0.2 s; 0 segments open, 0 rows waiting, progress nothing for all "
+        "keys yet; run the job again to go on"
     )
-    parts = pw.StreamProgress(batch=9, since=3, rows=1, closed=1, parts=2)
+    parts = pw.StreamProgress(batch=9, rows=1, closed=1, parts=2)
     assert StreamOutcome(parts, False, 0.25).summary(job) == "1 segment and 2 parts; 1 row read, none late; 0.2 s"
 
 

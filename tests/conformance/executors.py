@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import panewise as pw
-from conformance.transcripts import Step, Story, told
+from conformance.transcripts import Story, told
 from panewise.jobs import plan_from_mapping
 from panewise.local.stream import LocalStream
 from spark.tables import settings
@@ -25,6 +27,7 @@ __all__ = ["SparkStreams", "Telling", "batch", "local", "local_stream"]
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 """When clocks start to tick."""
+_AT_A_TIME = 4
 
 
 @dataclass
@@ -65,94 +68,67 @@ def _clock(tick: float) -> datetime:
 
 
 class SparkStreams:
-    """Streams on Spark, many stories in one query: to start one, and each micro-batch, costs seconds."""
+    """Streams on Spark, a query for each story, and some at a time: what a query costs is mostly waiting."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark, self._folder, self._queries = spark, folder, 0
+        self._spark, self._folder = spark, folder
 
     def tell(self, stories: Sequence[Story]) -> list[Telling | Exception]:
-        """What becomes of each; where a query fails, its halves are asked again, to find out whose fault it is."""
+        """What becomes of each."""
+        with settings(self._spark, shuffle_partitions=1), ThreadPoolExecutor(_AT_A_TIME) as pool:
+            return [*pool.map(self._tell, stories)]
+
+    def _tell(self, story: Story) -> Telling | Exception:
         try:
-            return [*self._query(stories)]
+            return _Query(self._spark, story, Path(mkdtemp(dir=self._folder))).run()
         except Exception as error:
-            if len(stories) == 1:
-                return [error]
-            half = len(stories) // 2
-            return self.tell(stories[:half]) + self.tell(stories[half:])
-
-    def _query(self, stories: Sequence[Story]) -> list[Telling]:
-        self._queries += 1
-        root = self._folder / str(self._queries)
-        sources = [_Source(self._spark, story, root / str(i)) for i, story in enumerate(stories)]
-        tellings = [Telling() for _ in stories]
-        count = max(len(story.steps or ()) for story in stories)
-
-        def after(df: DataFrame, number: int) -> None:
-            found = df.toArrow()
-            for i, telling in enumerate(tellings):
-                _add(telling, found.column(f"s{i}").combine_chunks())
-            # the next trigger looks for files only when this is over: they are one micro-batch
-            if number + 1 < count:
-                for source in sources:
-                    source.write(number + 1)
-
-        union = sources[0].segments(0)
-        for i, source in enumerate(sources[1:], 1):
-            union = union.unionByName(source.segments(i), allowMissingColumns=True)
-        for source in sources:
-            source.write(0)
-        with settings(self._spark, shuffle_partitions=1):
-            query = union.writeStream.foreachBatch(after).option("checkpointLocation", str(root / "state")).start()
-            try:
-                query.processAllAvailable()
-            finally:
-                query.stop()
-        return tellings
+            return error
 
 
-def _add(telling: Telling, found: pa.StructArray) -> None:
-    """The rows of one micro-batch that are a story's own."""
-    table = pa.Table.from_struct_array(found.filter(found.is_valid()))
-    late = table.column("late").combine_chunks()
-    telling.steps.append(told(table.filter(late.is_null()).drop_columns(["late"])))
-    telling.late += told(pa.Table.from_struct_array(late.filter(late.is_valid())))
-
-
-class _Source:
-    """A story's folders: a file for each step in each."""
+class _Query:
+    """A story's query: a file for each step in each of its folders."""
 
     def __init__(self, spark: SparkSession, story: Story, folder: Path) -> None:
-        self._spark, self._story, self._folder = spark, story, folder
+        self._story, self._folder, self._telling = story, folder, Telling()
         for name in ("rows", "control", "clock"):
-            (folder / name).mkdir(parents=True)
+            (folder / name).mkdir()
+        options: dict[str, Any] = {"shards": 1, **story.stream, "control": str(folder / "control")}
+        if "idle_after" in story.plan["punctuation"]:
+            options["clock"] = spark.readStream.schema("timestamp timestamp").parquet(str(folder / "clock"))
+        df = spark.readStream.schema(story.ddl).parquet(str(folder / "rows"))
+        self._segments = plan_from_mapping(story.plan).segments(df, story.agg, late=True, **options)
 
-    def segments(self, number: int) -> DataFrame:
-        """What becomes of the rows, in one column."""
-        from pyspark.sql import functions as F
+    def run(self) -> Telling:
+        """All steps, each a micro-batch."""
+        self._write(0)
+        write = self._segments.writeStream.option("checkpointLocation", str(self._folder / "state"))
+        query = write.foreachBatch(self._after).start()
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        return self._telling
 
-        read, story = self._spark.readStream, self._story
-        options: dict[str, Any] = {"shards": 1, **story.stream, "control": str(self._folder / "control")}
-        if "idle_after" in story.plan.get("punctuation", {}):
-            options["clock"] = read.schema("timestamp timestamp").parquet(str(self._folder / "clock"))
-        df = read.schema(story.ddl).parquet(str(self._folder / "rows"))
-        found = plan_from_mapping(story.plan).segments(df, story.agg, late=True, **options)
-        return found.select(F.struct("*").alias(f"s{number}"))
+    def _after(self, df: DataFrame, number: int) -> None:
+        found = df.toArrow()
+        late = found.column("late").combine_chunks()
+        self._telling.steps.append(told(found.filter(late.is_null()).drop_columns(["late"])))
+        self._telling.late += told(pa.Table.from_struct_array(late.filter(late.is_valid())))
+        # the next trigger looks for files only when this is over, so that they are one micro-batch
+        self._write(number + 1)
 
-    def write(self, number: int) -> None:
-        """The files of a step."""
+    def _write(self, number: int) -> None:
+        """The files of a step, if there is one."""
         steps = self._story.steps or ()
-        if number < len(steps):
-            self._write(steps[number], str(number))
-
-    def _write(self, step: Step, name: str) -> None:
-        pq.write_table(self._story.table(step.rows), self._folder / "rows" / f"{name}.parquet")
-        commands: list[dict[str, str]] = []
+        if number >= len(steps):
+            return
+        step = steps[number]
+        pq.write_table(self._story.table(step.rows), self._folder / "rows" / f"{number}.parquet")
+        commands = [{"kind": "final"}] if step.final else []
         if step.until is not None:
             commands.append({"kind": "punctuation", "until": str(self._story.until(step))})
-        if step.final:
-            commands.append({"kind": "final"})
         if commands:
-            (self._folder / "control" / f"{name}.json").write_text("\n".join(map(json.dumps, commands)))
+            (self._folder / "control" / f"{number}.json").write_text("\n".join(map(json.dumps, commands)))
         if step.tick is not None:
             tick = pa.array([_clock(step.tick)], pa.timestamp("us", "UTC"))
-            pq.write_table(pa.table({"timestamp": tick}), self._folder / "clock" / f"{name}.parquet")
+            pq.write_table(pa.table({"timestamp": tick}), self._folder / "clock" / f"{number}.parquet")

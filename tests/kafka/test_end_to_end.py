@@ -23,7 +23,7 @@ from pyspark.sql.avro.functions import from_avro
 
 import panewise as pw
 from kafka_broker import Broker
-from panewise.spark.watch import At, StreamProgress, Watch
+from panewise.spark.watch import At
 from spark.tables import rows
 
 PARTITIONS = 4
@@ -117,12 +117,12 @@ class Stream:
         self._control = pw.Control(spark, str(folder / "control"))
         punctuation = pw.ordered_per("partition", idle_after=idle_after, expect=PARTITIONS, ahead_limit=LIMIT)
         self.plan = pw.threshold_frames("value > 20", min_duration="30 seconds").by("device").at("ts", punctuation)
-        self.seen = StreamProgress()
+        self.seen = pw.StreamProgress()
         self.restarts = 0
         self._out: dict[int, pa.Table] = {}
 
     def __enter__(self) -> Stream:
-        self._watch = Watch(self._spark)
+        self._watch = pw.Watch(self._spark)
         self._start()
         return self
 

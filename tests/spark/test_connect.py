@@ -13,6 +13,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from panewise.spark.session import ROCKSDB
+
 TESTS = Path(__file__).parent.parent
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "PYSPARK_PYTHON": sys.executable}
 SETTINGS = {
@@ -20,6 +22,7 @@ SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.ui.enabled": "false",
 }
 STARTS_WITHIN = 120
@@ -98,5 +101,9 @@ def test_segments_and_errors_through_connect(server: str) -> None:
         '("DOUBLE" and "ARRAY<INT>"). Correct the text.',
         "refused `condition` ('sum(v) > 1') is an aggregate, but each row needs a value of its own. "
         "Use a column, or add an OVER clause.",
+        "refused `control` ('./control'): there is no such folder yet. Make it with pw.Control(spark, './control').",
+        "heard of 0 60",
+        "heard of 1 60",
+        "streamed 60 24 everything, the stream has ended True",
     ]
     assert client.stderr == ""

@@ -1,4 +1,4 @@
-"""How far a query is: counted in full where somebody watches, and told in words."""
+"""How far a query is: counted from its first micro-batch on, and told in words."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import Row
 
 import panewise as pw
-from panewise.spark.stream import COUNTS
-from panewise.spark.watch import SourceProgress, _taken
-from spark.tables import rows, settings
+from panewise.spark.stream import SUMS
+from panewise.spark.watch import SourceProgress
+from spark.tables import rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,40 +45,39 @@ def write(folder: Path, number: int, given: list[tuple[str, str, float | None, i
     os.utime(folder / f"{number}.parquet", (1_700_000_000 + number,) * 2)
 
 
-def test_a_query_that_is_watched_is_counted_in_full(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_query_is_counted_from_its_first_micro_batch_on(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     write(folder, 0, [("a", "x", 0, 2), ("a", "x", 15, 1), ("b", "x", 5, 2), ("b", "y", 10, 2)])
     write(folder, 1, [("b", "y", 3, 9), ("b", "y", None, 9)])
-    write(folder, 2, [("a", "x", 30, 1), ("b", "y", 20, 2)])
     batch = spark.read.parquet(str(folder))
     stream = spark.readStream.schema(batch.schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    writer = PLAN.segments(stream, shards=2).writeStream.format("parquet").option("path", f"{tmp_path}/out")
+    writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").trigger(availableNow=True)
     seen: list[tuple[str, pw.StreamProgress]] = []
-    with settings(spark, streaming_numRecentProgressUpdates=2):
-        with pw.Watch(spark, lambda *news: seen.append(news)) as watch:
-            writer = PLAN.segments(stream, shards=2).writeStream.format("memory").queryName("watched")
-            query = writer.trigger(availableNow=True).start()
-            assert query.awaitTermination(ENDS_WITHIN)
-            assert watch.settled(query.runId, ENDS_WITHIN)
-            full = pw.progress(query)
-        latest = pw.progress(query)
+    with pw.Watch(spark, lambda *news: seen.append(news)) as watch:
+        first = writer.start()
+        assert first.awaitTermination(ENDS_WITHIN)
+        write(folder, 2, [("a", "x", 30, 1), ("b", "y", 20, 2)])
+        query = writer.start()
+        assert query.awaitTermination(ENDS_WITHIN)
+        assert watch.settled(query.runId, ENDS_WITHIN)
+    told = pw.progress(query)
     assert [news.batch for name, news in seen if name == query.id] == [0, 1, 2]
-    assert seen[-1][1] == full == watch.known(query.id)
-    assert (full.since, full.batch, full.rows, full.closed, full.keys_found) == (0, 2, 8, 1, 1)
-    assert dict(full.late) == {"late": 1, "after_idle": 0, "null_at": 1}
-    assert (full.open, full.waiting, full.keys, full.ended) == (1, 2, 2, False)
-    assert full.until == at(20) - timedelta(microseconds=1)
-    assert full.sources == (SourceProgress("a", at(30), False), SourceProgress("b", at(20), False))
-    assert full.lag is not None
-    assert full.lag > timedelta(days=365)
-    assert full.state_bytes > 0
-    # without the watch, only what Spark remembers
-    assert (latest.since, latest.batch, latest.rows, latest.closed, latest.late["null_at"]) == (2, 2, 2, 1, 0)
-    assert (latest.until, latest.open, latest.sources) == (full.until, full.open, full.sources)
-    assert "so far since micro-batch 2: 2 rows, " in str(latest)
+    assert [news.batch_rows for _, news in seen] == [4, 2, 2]
+    assert seen[1][1] == pw.progress(first)
+    assert seen[2][1] == watch.known(query.id) == told
+    assert (told.batch, told.rows, told.closed, told.keys_found, told.parts) == (2, 8, 1, 1, 0)
+    assert dict(told.late) == {"late": 1, "after_idle": 0, "null_at": 1}
+    assert (told.open, told.waiting, told.keys, told.ended) == (1, 2, 2, False)
+    assert told.until == at(20) - timedelta(microseconds=1)
+    assert told.sources == (SourceProgress("a", at(30), False), SourceProgress("b", at(20), False))
+    assert told.lag is not None
+    assert told.lag > timedelta(days=365)
+    assert told.state_bytes > 0
+    assert told.batch_seconds > 0
     # and what was sent is what a batch finds, as far as it is certain
-    kept = batch.where("t is not null and v < 9")
-    whole = rows(PLAN.segments(kept.where("k = 'x'")).toArrow())
-    assert rows(spark.table("watched").toArrow()) == whole
+    kept = spark.read.parquet(str(folder)).where("k = 'x'")
+    assert rows(spark.read.parquet(f"{tmp_path}/out").toArrow()) == rows(PLAN.segments(kept).toArrow())
 
 
 # in words
@@ -92,7 +91,6 @@ def test_progress_in_words() -> None:
     now = datetime.now(UTC)
     told = pw.StreamProgress(
         batch=1200,
-        since=0,
         rows=24_000,
         closed=31,
         parts=1,
@@ -120,7 +118,7 @@ def test_progress_in_words() -> None:
 @pytest.mark.parametrize(
     ("told", "text"),
     [
-        ({}, "nothing yet"),
+        ({}, "nothing for all keys yet"),
         ({"ended": True}, "everything, the stream has ended"),
         ({"until": 7}, "7"),
         ({"until": MIDNIGHT.replace(tzinfo=None)}, "2024-01-01 00:00:00"),
@@ -131,35 +129,40 @@ def test_how_far_in_words(told: dict[str, Any], text: str) -> None:
     assert pw.StreamProgress(**told).lag is None
 
 
-# adding up
+# reports
 
-NOTHING = dict.fromkeys((*COUNTS, "until_text", "sources", "ended")) | {"keys_found": 0}
-SOME = dict.fromkeys(NOTHING, 1) | {"until_text": "5", "sources": "[]", "ended": False}
+NOTHING = dict.fromkeys((*SUMS, "until_text", "sources", "ended"))
+SOME = dict.fromkeys(SUMS, 1) | {"total_rows": 7, "until_text": "5", "sources": "[]", "ended": False}
 
 
-def batch(number: int, **observed: Any) -> Any:
-    """A report of a micro-batch."""
+def report(number: int, **observed: Any) -> Any:
     metrics = {name: Row(*row)(*row.values()) for name, row in observed.items()}
     return SimpleNamespace(batchId=number, batchDuration=500, observedMetrics=metrics)
 
 
-def test_reports_count_once() -> None:
-    one = _taken(pw.StreamProgress(), batch(3, panewise=SOME))
-    assert (one.since, one.batch, one.rows, one.until, one.batch_seconds) == (3, 3, 1, 5, 0.5)
-    assert _taken(one, batch(3, panewise=SOME)) is one
-    assert _taken(one, batch(2, panewise=SOME)) is one
-    assert _taken(one, batch(4)) is one
-    assert _taken(one, batch(4, others=SOME)) is one
+def test_the_latest_report_that_says_something_counts() -> None:
+    none, some = report(3), report(2, panewise=SOME)
+    query: Any = SimpleNamespace(recentProgress=[report(1, panewise=SOME), some, report(4, panewise=NOTHING), none])
+    told = pw.progress(query)
+    assert (told.batch, told.rows, told.batch_rows, told.until, told.batch_seconds) == (2, 7, 1, 5, 0.5)
 
 
-def test_a_micro_batch_without_anything_leaves_the_state_as_it_was() -> None:
-    one = _taken(pw.StreamProgress(), batch(0, panewise=SOME))
-    two = _taken(one, batch(1, panewise=NOTHING))
-    assert (two.batch, two.rows, two.batch_rows, two.open, two.until) == (1, 1, 0, 1, 5)
+@pytest.mark.parametrize("reports", [[], [report(1)], [report(1, others=SOME)], [report(1, panewise=NOTHING)]])
+def test_reports_that_say_nothing(reports: list[Any]) -> None:
+    query: Any = SimpleNamespace(recentProgress=reports)
+    assert pw.progress(query) == pw.StreamProgress()
 
 
 def test_several_plans_in_one_query() -> None:
-    both = _taken(pw.StreamProgress(), batch(0, panewise=SOME, panewise_2=SOME | {"until_text": "3", "ended": True}))
-    assert (both.rows, both.open, both.until, both.ended) == (2, 2, 3, False)
-    unsaid = _taken(pw.StreamProgress(), batch(0, panewise=SOME, panewise_2=SOME | {"until_text": None}))
-    assert unsaid.until is None
+    behind = SOME | {"until_text": "3", "ended": True}
+    query: Any = SimpleNamespace(recentProgress=[report(1, **{"panewise-1": SOME, "panewise-2": behind})])
+    both = pw.progress(query)
+    assert (both.rows, both.open, both.until, both.ended) == (14, 2, 3, False)
+    query.recentProgress = [report(1, **{"panewise-1": SOME, "panewise-2": behind | {"until_text": None}})]
+    assert pw.progress(query).until is None
+
+
+def test_values_may_come_apart_from_their_names() -> None:
+    apart = {"values": list(SOME.values()), "schema": {"fields": [{"name": name} for name in SOME]}}
+    query: Any = SimpleNamespace(recentProgress=[report(1, panewise=apart)])
+    assert pw.progress(query).rows == 7

@@ -33,7 +33,7 @@ from panewise.spec.job import MAX_SHARDS, ConsoleSink, FileSink, FileSource, Kaf
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["StreamOutcome", "check", "run", "settings"]
+__all__ = ["StreamOutcome", "check", "each", "run", "settings"]
 
 _LOOK = 0.5  # seconds between two looks at whether somebody wants an end
 _NEWS = 30.0  # seconds to wait for the last news of a query that is over
@@ -43,7 +43,7 @@ _NONE_YET = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
 @dataclass(frozen=True, slots=True)
 class StreamOutcome:
-    """What came of a stream, in this run."""
+    """What came of a stream, in this run and in those before it."""
 
     seen: StreamProgress
     stopped: bool
@@ -55,7 +55,7 @@ class StreamOutcome:
         found = many(seen.closed, "segment")
         if seen.parts:
             found += f" and {many(seen.parts, 'part')}"
-        if job.plan.keys and not seen.since:  # the first segments of keys were not all seen by a run that went on
+        if job.plan.keys:
             found += f" in {many(seen.keys_found, 'key')}"
         if isinstance(job.sink, FileSink):
             found += f", written to {job.sink.path}"
@@ -146,13 +146,15 @@ def run(spark: SparkSession, job: Job, stream: StreamOptions, live: bool = False
     with looked_at(job, live, text) as told, Watch(spark, told) as watch, _interrupts() as interrupted:
         query = _started(found, job, stream, when)
         ended = _awaited(query, interrupted)
+        seen = progress(query)
         if ended and once:
-            watch.settled(str(query.runId), _NEWS)
             control.finish()
             query = _started(found, job, stream, when)
             ended = _awaited(query, interrupted)
-        watch.settled(str(query.runId), _NEWS)
-        seen = progress(query)
+            last = progress(query)
+            seen = seen if last.batch is None else last
+        if live:
+            watch.settled(str(query.runId), _NEWS)
     return StreamOutcome(seen, not ended, perf_counter() - begun)
 
 
@@ -216,10 +218,10 @@ def _started(found: DataFrame, job: Job, stream: StreamOptions, when: Mapping[st
     writer = sent.writeStream.option("checkpointLocation", stream.checkpoint).trigger(**when)
     if files and isinstance(sink, FileSink):
         return writer.format(sink.format).option("path", sink.path).option("header", "true").start()
-    return writer.foreachBatch(_each(job, stream)).start()
+    return writer.foreachBatch(each(job, stream)).start()
 
 
-def _each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
+def each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
     """What is done with each micro-batch; one that is done a second time writes over what it wrote."""
 
     def send(found: DataFrame, batch: int) -> None:

@@ -72,5 +72,6 @@ class ShardProcessor(StatefulProcessor):
             "until": np.asarray(until).item() if known else None,
             "sources": shard.punctuator.told() if number == 0 else None,
             "ended": bool(shard.punctuator.final),
+            **{f"total_{name}": count for name, count in shard.totals.items()},
         }
         return pd.DataFrame({"page": [dump(tables, facts)]})

@@ -20,7 +20,7 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.bundle import load
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import REASONS
+from panewise.kernel.shard import REASONS, TOTALS
 from panewise.spark.batch import result_schema
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
@@ -33,7 +33,7 @@ from panewise.spec.punctuate import External, OrderedPer, Watermark, check_punct
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["COUNTS", "OBSERVED", "SHARDS", "segments"]
+__all__ = ["COUNTS", "OBSERVED", "SHARDS", "SUMS", "segments"]
 
 SHARDS = 16
 """How many parts the keys are dealt to, if nothing else is said."""
@@ -44,6 +44,9 @@ OBSERVED = "panewise"
 
 COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "keys", "state_bytes")
 """What every shard counts in every micro-batch."""
+
+SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
+"""What is observed as a sum over the shards: these counts, and those from the first micro-batch on."""
 
 _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
@@ -138,7 +141,7 @@ def segments(
                 yield from _unpacked(page.as_py(), layout, arrow)
 
     out = staged.mapInArrow(unpack, schema)
-    counted = [F.sum(_monitor(name)).alias(name) for name in COUNTS]
+    counted = [F.sum(_monitor(name)).alias(name) for name in SUMS]
     until = F.min(_monitor("until"))
     zoned = isinstance(applied.df.schema["at"].dataType, T.TimestampType)
     told = {
@@ -147,7 +150,6 @@ def segments(
         "until_text": F.date_format(until, _ISO) if zoned else until.cast("string"),
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
-        "keys_found": F.count_if((F.col("segment.id") == 0) & (F.col("status") != "partial")),
     }
     named = [column.alias(name) for name, column in told.items()]
     # Spark takes a name once in a query, and a query may hold several plans
@@ -167,7 +169,7 @@ def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -
             T.StructField("late", T.StructType([T.StructField("reason", T.StringType()), T.StructField("row", row)]))
         )
     until = from_arrow_schema(pa.schema([("until", layout.progress.type)]), prefer_timestamp_ntz=True).fields[0]
-    monitor = [T.StructField(name, T.LongType()) for name in COUNTS]
+    monitor = [T.StructField(name, T.LongType()) for name in SUMS]
     more = [until, T.StructField("sources", T.StringType()), T.StructField("ended", T.BooleanType())]
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
@@ -182,7 +184,7 @@ def _unpacked(page: bytes, layout: Layout, schema: pa.Schema) -> Iterator[pa.Rec
         yield _padded({"late": rows}, len(batch), schema)
     until = facts["until"]
     known = None if until is None else layout.progress.bounds(pa.array([until]).to_numpy())[0].as_py()
-    told: dict[str, Any] = {name: facts[name] for name in (*COUNTS, "sources", "ended")} | {"until": known}
+    told: dict[str, Any] = {name: facts[name] for name in (*SUMS, "sources", "ended")} | {"until": known}
     yield _padded({_MONITOR: pa.array([told], schema.field(_MONITOR).type)}, 1, schema)
 
 

@@ -1,22 +1,22 @@
-"""How far a running query is: what its micro-batches reported, added up."""
+"""How far a running query is: what its latest micro-batch reported, which counts from the first one on."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from threading import Condition
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from panewise.kernel.shard import REASONS
-from panewise.spark.stream import OBSERVED
+from panewise.spark.stream import OBSERVED, SUMS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
         QueryProgressEvent,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["At", "SourceProgress", "StreamProgress", "Watch", "brief", "many", "progress", "shown", "size"]
+__all__ = ["At", "SourceProgress", "StreamProgress", "Watch", "brief", "many", "progress", "read", "shown", "size"]
 
 At = Union[datetime, date, int, float, str]
 """A value of `at`; text, where Python has no such time."""
@@ -53,17 +53,16 @@ class SourceProgress:
 class StreamProgress:
     """How far a query is; `str` tells it.
 
-    `rows`, `closed`, `keys_found`, `parts` and `late` count from the micro-batch `since` on; all else is as of the
-    latest one, `batch`. Before the first one `batch` is None.
+    `rows`, `closed`, `keys_found`, `parts` and `late` count from the first micro-batch of the checkpoint on; all else
+    is as of the latest one, `batch`. Before that one `batch` is None.
     """
 
     batch: int | None = None
-    since: int | None = None
     rows: int = 0
     closed: int = 0
     """Segments that were sent whole, or with their last part."""
     keys_found: int = 0
-    """Keys whose first segment is among these."""
+    """Keys that have one of these."""
     parts: int = 0
     """Parts of segments that were sent before their last."""
     late: Mapping[str, int] = field(default_factory=lambda: _NONE)
@@ -95,12 +94,11 @@ class StreamProgress:
         if self.batch is None:
             return "no micro-batch yet"
         late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
-        begun = "" if not self.since else f" since micro-batch {self.since:,}"
         parts = f", {many(self.parts, 'part')} sent" if self.parts else ""
         lines = [
             f"micro-batch {self.batch:,}: {many(self.batch_rows, 'row')} in {self.batch_seconds:.1f} s "
             f"({self.rows_per_second:,.0f} a second)",
-            f"so far{begun}: {many(self.rows, 'row')}, {many(self.closed, 'segment')} closed{parts}; late: {late}",
+            f"so far: {many(self.rows, 'row')}, {many(self.closed, 'segment')} closed{parts}; late: {late}",
             f"now: {many(self.open, 'segment')} open, {many(self.waiting, 'row')} waiting, "
             f"{many(self.keys, 'key')}, {size(self.state_bytes)} of state",
             f"progress: {self.reached}",
@@ -113,7 +111,7 @@ class StreamProgress:
         """Progress, in words."""
         if self.ended:
             return "everything, the stream has ended"
-        return "nothing yet" if self.until is None else f"{shown(self.until)}{_ago(self.lag)}"
+        return "nothing for all keys yet" if self.until is None else f"{shown(self.until)}{_ago(self.lag)}"
 
 
 def many(count: int, what: str) -> str:
@@ -190,63 +188,66 @@ def _sources(text: str | None) -> tuple[SourceProgress, ...]:
     return tuple(SourceProgress(one["source"], _at(one["at"]), one["idle"]) for one in json.loads(text or "[]"))
 
 
-def _taken(known: StreamProgress, batch: StreamingQueryProgress) -> StreamProgress:
-    """What is known after a micro-batch; one that was taken before, or that no plan of ours was in, adds nothing."""
-    told = [row.asDict() for name, row in batch.observedMetrics.items() if name.startswith(OBSERVED)]
-    if not told or (known.batch is not None and batch.batchId <= known.batch):
-        return known
-    sums = {name: _sum(row[name] for row in told) for name in ("rows", "segments", "keys_found", "parts", *REASONS)}
-    after = replace(
-        known,
-        batch=batch.batchId,
-        since=batch.batchId if known.since is None else known.since,
-        rows=known.rows + sums["rows"],
-        closed=known.closed + sums["segments"],
-        keys_found=known.keys_found + sums["keys_found"],
-        parts=known.parts + sums["parts"],
-        late=MappingProxyType({reason: known.late[reason] + sums[reason] for reason in REASONS}),
+def read(report: StreamingQueryProgress) -> StreamProgress | None:
+    """What a micro-batch reported; None, if nothing came to it, not even a command, or no plan of ours is in it.
+
+    Of several plans in one query: the sum, and the progress of the one that is furthest behind.
+    """
+    rows = [_named(row) for name, row in report.observedMetrics.items() if name.startswith(OBSERVED)]
+    told = [row for row in rows if row["keys"] is not None]
+    if not told:
+        return None
+    sums = {name: sum(row[name] for row in told) for name in SUMS}
+    texts = [row["until_text"] for row in told]
+    return StreamProgress(
+        batch=report.batchId,
+        rows=sums["total_rows"],
+        closed=sums["total_segments"],
+        keys_found=sums["total_keys_found"],
+        parts=sums["total_parts"],
+        late=MappingProxyType({reason: sums[f"total_{reason}"] for reason in REASONS}),
         batch_rows=sums["rows"],
-        batch_seconds=batch.batchDuration / 1000,
-    )
-    reported = [row for row in told if row["keys"] is not None]
-    if not reported:  # nothing came, not even a command, so no shard had anything to do
-        return after
-    texts = [row["until_text"] for row in reported]
-    return replace(
-        after,
-        open=_sum(row["open"] for row in reported),
-        waiting=_sum(row["waiting"] for row in reported),
-        keys=_sum(row["keys"] for row in reported),
-        state_bytes=_sum(row["state_bytes"] for row in reported),
+        batch_seconds=report.batchDuration / 1000,
+        open=sums["open"],
+        waiting=sums["waiting"],
+        keys=sums["keys"],
+        state_bytes=sums["state_bytes"],
         until=None if None in texts else min(map(_at, texts)),
-        ended=all(row["ended"] for row in reported),
-        sources=tuple(one for row in reported for one in _sources(row["sources"])),
+        ended=all(row["ended"] for row in told),
+        sources=tuple(source for row in told for source in _sources(row["sources"])),
     )
 
 
-def _sum(counts: Iterable[int | None]) -> int:
-    return sum(count or 0 for count in counts)
+def _named(row: Row) -> dict[str, Any]:
+    """A row's values by their names; through Connect some come apart from them."""
+    told = row.asDict()
+    if set(told) == {"values", "schema"}:
+        return dict(zip((field["name"] for field in told["schema"]["fields"]), told["values"], strict=True))
+    return told
+
+
+def progress(query: StreamingQuery) -> StreamProgress:
+    """How far a query is, by the latest micro-batch of this run of it."""
+    reports = (read(report) for report in reversed(query.recentProgress))
+    return next((told for told in reports if told is not None), StreamProgress())
 
 
 class Watch(StreamingQueryListener):
-    """Adds up what the queries of a session report, from when it is put on until `stop`, or the end of a `with`.
+    """Hears of every micro-batch in a session, from when it is made until `stop`, or the end of a `with`.
 
-    `told`, if given, is called with a query's id and its StreamProgress after each micro-batch.
+    `told`, if given, is called with a query's id and its StreamProgress after each: `Watch(spark, print)`.
     """
 
-    def __init__(self, spark: SparkSession, told: Callable[[str, StreamProgress], None] | None = None) -> None:
+    def __init__(self, spark: SparkSession, told: Callable[[str, StreamProgress], object] | None = None) -> None:
         self._spark, self._told = spark, told
         self._known: dict[str, StreamProgress] = {}
-        self._changed = Condition()
         self._ended: set[str] = set()
+        self._changed = Condition()
         spark.streams.addListener(self)
-        _ON.append(self)
 
     def stop(self) -> None:
-        """Watch no longer."""
-        if self in _ON:
-            _ON.remove(self)
-            self._spark.streams.removeListener(self)
+        """Hear of nothing any more."""
+        self._spark.streams.removeListener(self)
 
     def __enter__(self) -> Watch:
         return self
@@ -255,12 +256,12 @@ class Watch(StreamingQueryListener):
         self.stop()
 
     def known(self, query: str) -> StreamProgress | None:
-        """What was reported of a query, by its id, which is that of its checkpoint."""
+        """The latest of a query, by its id, which it keeps for as long as its checkpoint."""
         with self._changed:
             return self._known.get(query)
 
     def settled(self, run: str, seconds: float) -> bool:
-        """Whether all reports of a run that is over have come, which they do a little later; waits so long for it."""
+        """Whether all is known of a run that is over, by its runId; news take a while, so this waits, but no longer."""
         with self._changed:
             return self._changed.wait_for(lambda: run in self._ended, seconds)
 
@@ -269,12 +270,13 @@ class Watch(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         """Called by Spark after each micro-batch."""
-        query = str(event.progress.id)
+        query, seen = str(event.progress.id), read(event.progress)
+        if seen is None:
+            return
         with self._changed:
-            before = self._known.get(query, StreamProgress())
-            after = self._known[query] = _taken(before, event.progress)
-        if self._told is not None and after is not before:
-            self._told(query, after)
+            self._known[query] = seen
+        if self._told is not None:
+            self._told(query, seen)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
         """Called by Spark."""
@@ -284,19 +286,3 @@ class Watch(StreamingQueryListener):
         with self._changed:
             self._ended.add(str(event.runId))
             self._changed.notify_all()
-
-
-_ON: list[Watch] = []
-"""The watches that are on."""
-
-
-def progress(query: StreamingQuery) -> StreamProgress:
-    """How far a query is.
-
-    Spark keeps the reports of the latest micro-batches, about a hundred of this run; what was before them is counted
-    only where a `Watch` was on. `since` says from which micro-batch on the counts count.
-    """
-    known = next((seen for watch in _ON if (seen := watch.known(str(query.id))) is not None), StreamProgress())
-    for batch in query.recentProgress:
-        known = _taken(known, batch)
-    return known
