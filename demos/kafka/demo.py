@@ -208,7 +208,6 @@ class Screen:
 
 def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
     """What happens, in order; whether all of it could."""
-
     left_out = threading.Event()
 
     def until(condition: Callable[[], bool]) -> bool:
@@ -216,7 +215,7 @@ def play(screen: Screen, broker: Broker, replay: Replay, query: Query) -> bool:
         while not condition():
             if time.monotonic() > end:
                 return False
-            if not left_out.is_set() and any(s.idle for s in screen.seen.sources if s.source == str(SILENT)):
+            if not left_out.is_set() and [s.source for s in screen.seen.sources if s.idle] == [str(SILENT)]:
                 left_out.set()
                 screen.say(f"partition {SILENT} is left out: progress goes on without it")
             if query.revive():

@@ -115,6 +115,12 @@ def test_once_closes_everything(spark: SparkSession, job: JobMaker, tmp_path: Pa
     assert rows(found.toArrow()) == in_batch(spark, tmp_path, "temp < 50")
     strays = spark.read.parquet(f"{tmp_path}/late").orderBy("temp").collect()
     assert [tuple(row) for row in strays] == [("late", "a", 2, 50.0, 1), ("null_at", "b", None, 99.0, 0)]
+    # files are laid out for late rows, or not, for good
+    assert refused(job(f'format = "parquet"\npath = "{tmp_path}/out"')) == (
+        f"`late` in [stream] (None) was given when this stream began to write to '{tmp_path}/out', and files are laid "
+        "out otherwise without it. Undo the change."
+    )
+    file = job(f'format = "parquet"\npath = "{tmp_path}/out"', late)
     # the stream is over: what came now would be late
     assert refused(file).startswith(f"`checkpoint` in [stream] ('{tmp_path}/checkpoint') is that of a stream that has ")
 
@@ -240,6 +246,10 @@ def test_paths_that_are_in_the_way(job: JobMaker, tmp_path: Path) -> None:
     assert refused(job(f'format = "csv"\npath = "{tmp_path}/out"')) == (
         f"`path` in [sink] ('{tmp_path}/out') exists already, and `checkpoint` in [stream] ('{tmp_path}/checkpoint') "
         "does not: what is there was written by something else. Choose another path."
+    )
+    assert refused(job(f'format = "csv"\npath = "{tmp_path}/new"', f'late = "{tmp_path}/new/late"')) == (
+        f"`late` in [stream] ('{tmp_path}/new/late') and `path` in [sink] ('{tmp_path}/new') meet: segments and late "
+        "rows would be read as one. Write to another path."
     )
     assert refused(job(stream=f'late = "{tmp_path}/rows/late"')) == (
         f"`late` in [stream] ('{tmp_path}/rows/late') and `path` in [source] ('{tmp_path}/rows') meet: the stream "

@@ -27,7 +27,7 @@ __all__ = ["SparkStreams", "Telling", "batch", "local", "local_stream"]
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 """When clocks start to tick."""
-_AT_A_TIME = 4
+_AT_A_TIME = 2
 
 
 @dataclass

@@ -14,21 +14,25 @@ from panewise.errors import PanewiseError
 
 STORIES = stories()
 AT_ONCE, IN_STEPS = ("local", "batch"), ("local_stream", "stream")
-GROUP = 12
-"""How many stories share a query on Spark."""
+GROUP = 8
+"""How many stories are told by streams on Spark before the next test goes on."""
 
 _CHOICES = ("scheme", "extent", "closing", "against", "direction", "missing", "nulls", "ties", "overlap", "on_overlap")
+_CHOICES += ("kind", "emit", "shards")
 
 
-def _features(story: Story) -> set[tuple[Any, ...]]:
-    """What a story shows: its scheme, options and types."""
-    found = {(option, value) if option in _CHOICES else (option,) for option, value in story.plan.items()}
-    return found | {("at", story.at), ("keys", len(story.keys)), ("agg", bool(story.agg))}
+def _features(story: Story) -> set[Any]:
+    """What a story shows: its scheme, options and types, and what happens to its stream."""
+    told = story.plan.get("punctuation", {})
+    options = {**story.plan, **told, **story.stream}
+    found: set[Any] = {(option, value) if option in _CHOICES else option for option, value in options.items()}
+    found |= {story.at, f"{len(story.keys)} keys", bool(story.agg), *(late["reason"] for late in story.late)}
+    return found | {name for step in story.steps or () for name in ("until", "tick") if getattr(step, name) is not None}
 
 
 def _representative() -> set[str]:
-    """Few stories that together show every scheme and every option."""
-    left = [s for s in STORIES if s.rows is not None and s.error is None and not s.must_fail]
+    """Few stories that together show all of it."""
+    left = [story for story in STORIES if story.error is None and not story.must_fail]
     chosen, wanted = set(), set().union(*map(_features, left))
     while wanted:
         best = max(left, key=lambda story: len(_features(story) & wanted))
@@ -41,9 +45,8 @@ REPRESENTATIVE = _representative()
 
 
 def _is_slow(story: Story, executor: str) -> bool:
-    """On Spark a stream takes seconds; where other executors tell the story too, a choice of them will do."""
-    brief = story.steps is not None or story.error is not None or story.plan.get("longest")
-    return executor == "stream" and not brief and story.name not in REPRESENTATIVE
+    """On Spark a stream takes seconds; as the same one in one process tells every story, a choice of them will do."""
+    return executor == "stream" and story.error is None and story.name not in REPRESENTATIVE
 
 
 def _cases() -> list[Any]:
@@ -65,18 +68,16 @@ Tell = Callable[[Story], Telling]
 
 @pytest.fixture(scope="session")
 def stream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tell:
-    """Tells a story on Spark, along with others that were asked for."""
-    spark = request.getfixturevalue("spark")
-    streams = SparkStreams(spark, tmp_path_factory.mktemp("streams"))
+    """Tells a story on Spark, and with it the next that will be asked for."""
+    streams = SparkStreams(request.getfixturevalue("spark"), tmp_path_factory.mktemp("streams"))
     cases = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    asked = [case["story"] for case in cases if case.get("executor") == "stream" and case["story"].error is None]
-    asked.sort(key=lambda story: len(story.steps))
-    groups = {story.name: asked[i - i % GROUP :][:GROUP] for i, story in enumerate(asked)}
+    asked = [case["story"] for case in cases if case.get("executor") == "stream"]
     known: dict[str, Telling | Exception] = {}
 
     def tell(story: Story) -> Telling:
         if story.name not in known:
-            group = groups.get(story.name, [story])
+            first = asked.index(story)
+            group = asked[first : first + GROUP]
             known.update(zip([other.name for other in group], streams.tell(group), strict=True))
         if isinstance(found := known[story.name], Exception):
             raise found

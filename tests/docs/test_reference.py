@@ -44,6 +44,13 @@ def test_the_job_is_the_plan_of_the_page() -> None:
     assert [job.plan for job in jobs] == [names["plan"]]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_job_is_one(page: Path) -> None:
+    for language, code in blocks(page):
+        if language == "toml":
+            job_from_toml(code)
+
+
 def test_every_punctuation_has_its_section() -> None:
     kinds = {"external", "in_band", "ordered_per", "schedule", "slack", "watermark"}
     assert kinds <= set(pw.__all__)

@@ -16,7 +16,7 @@ import panewise as pw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AGG", "PLAN", "SCHEMA", "Job", "run"]
+__all__ = ["AGG", "PLAN", "SCHEMA", "Job", "run", "stream"]
 
 PLAN = pw.threshold_frames("speed <= 45", min_rows=6).by("sensor").at("ts", pw.slack("30 minutes"))
 AGG = {
@@ -69,24 +69,33 @@ class Job:
 
 
 def run(job: Job) -> None:
+    """The job in a session of its own."""
     scratch = Path(job.folder, "scratch")
-    for folder in (scratch, job.control):
-        folder.mkdir(parents=True, exist_ok=True)
-    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}"
+    scratch.mkdir(parents=True, exist_ok=True)
     places = {
-        "spark.driver.extraJavaOptions": options,
+        "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={scratch}",
         "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     spark = pw.session("local[2]", "panewise-crash", **SETTINGS, **places)
-    _stream(spark, job)
-    if job.final:
-        _close(job.control)
-        _stream(spark, job)
+    stream(spark, job)
     spark.stop()
 
 
-def _stream(spark: SparkSession, job: Job) -> None:
+def stream(spark: SparkSession, job: Job) -> None:
+    """All files that are new, then the final punctuation, if it is wanted and another run has not given it."""
+    job.control.mkdir(parents=True, exist_ok=True)
+    _to_the_end(spark, job)
+    if job.final:
+        final = job.control / "final.json"
+        if not final.exists():
+            written = job.control / ".final"
+            written.write_text(json.dumps({"kind": "final"}))
+            written.rename(final)
+        _to_the_end(spark, job)
+
+
+def _to_the_end(spark: SparkSession, job: Job) -> None:
     read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files).parquet(job.rows)
     found = PLAN.segments(read, AGG, emit=job.emit, late=job.late, shards=job.shards, control=str(job.control))
     writer = found.writeStream.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
@@ -95,14 +104,6 @@ def _stream(spark: SparkSession, job: Job) -> None:
     else:
         query = writer.foreachBatch(lambda batch, number: _overwrite(batch, job.out, number)).start()
     query.awaitTermination()
-
-
-def _close(control: Path) -> None:
-    """The final punctuation; another run may have given it already."""
-    if not (control / "final.json").exists():
-        written = control / ".final"
-        written.write_text(json.dumps({"kind": "final"}))
-        written.rename(control / "final.json")
 
 
 def _overwrite(batch: DataFrame, out: Path, number: int) -> None:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import panewise as pw
-from faults.crash_child import AGG, PLAN, SCHEMA, Job
+from faults.crash_child import AGG, PLAN, SCHEMA, Job, stream
 from panewise.data import traffic
 from spark.tables import rows
 
@@ -157,11 +157,6 @@ def disturbed(job: Job, batches: int, kills: int, seed: int) -> list[str]:
     return places
 
 
-def told(job: Job, places: list[str], rows: int, seconds: float) -> None:
-    print(f"{job.sink}, {job.emit}: {rows:,} rows in {count(job, 'commits')} micro-batches, {seconds:.0f} s")
-    print(f"{len(places)} kills: {'; '.join(places)}")
-
-
 # ---- what came out
 
 
@@ -208,20 +203,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("crash")
 
 
-COUNT, FILES, KILLS = 5_000_000, 40, 12
+COUNT, FILES, KILLS = 5_000_000, 40, 10
 
 
 @pytest.mark.slow
-def test_the_file_sink_holds_each_segment_once(folder: Path, request: pytest.FixtureRequest) -> None:
+def test_the_file_sink_holds_each_segment_once(spark: SparkSession, folder: Path) -> None:
     deliver(folder / "kept", COUNT, FILES)
-    begun = time.monotonic()
-    calm = Job(str(folder / "kept"), str(folder / "files-calm"), "files")
-    finish(calm)
-    print(f"undisturbed: {time.monotonic() - begun:.0f} s")
-    begun = time.monotonic()
-    job = Job(str(folder / "kept"), str(folder / "files-killed"), "files")
-    told(job, disturbed(job, FILES, KILLS, seed=1), COUNT, time.monotonic() - begun)
-    spark = request.getfixturevalue("spark")
+    calm, job = both(spark, folder, "kept", "files", "final", seed=1)
     segments = same(found(spark, job), found(spark, calm))
     batch = PLAN.segments(spark.read.schema(SCHEMA).parquet(job.rows), AGG)
     assert same(found(spark, job), batch) == segments
@@ -229,17 +217,10 @@ def test_the_file_sink_holds_each_segment_once(folder: Path, request: pytest.Fix
 
 
 @pytest.mark.slow
-def test_segments_and_late_rows_overwritten_by_batch(folder: Path, request: pytest.FixtureRequest) -> None:
+def test_segments_and_late_rows_overwritten_by_batch(spark: SparkSession, folder: Path) -> None:
     """Fragments, so that what was sent of an open segment is not sent again."""
     deliver(folder / "late", COUNT, FILES, too_late=0.001)
-    begun = time.monotonic()
-    calm = Job(str(folder / "late"), str(folder / "batches-calm"), "batches", "fragments")
-    finish(calm)
-    print(f"undisturbed: {time.monotonic() - begun:.0f} s")
-    begun = time.monotonic()
-    job = Job(str(folder / "late"), str(folder / "batches-killed"), "batches", "fragments")
-    told(job, disturbed(job, FILES, KILLS, seed=2), COUNT, time.monotonic() - begun)
-    spark = request.getfixturevalue("spark")
+    calm, job = both(spark, folder, "late", "batches", "fragments", seed=2)
     parts = same(found(spark, job), found(spark, calm))
     missed = same(late(spark, job), late(spark, calm))
     assert missed > COUNT * 0.0005
@@ -249,6 +230,19 @@ def test_segments_and_late_rows_overwritten_by_batch(folder: Path, request: pyte
     segments = same(_whole(found(spark, job)), _whole(PLAN.segments(on_time, AGG)))
     assert parts > segments
     print(f"{segments:,} segments in {parts:,} parts, {missed:,} late rows")
+
+
+def both(spark: SparkSession, folder: Path, rows: str, sink: str, emit: str, seed: int) -> tuple[Job, Job]:
+    """A run that nobody disturbs, and one that is killed again and again."""
+    calm = Job(str(folder / rows), str(folder / f"{rows}-calm"), sink, emit, final=True)
+    begun = time.monotonic()
+    stream(spark, calm)
+    print(f"\n{COUNT:,} rows, {sink}, {emit}: {count(calm, 'commits')} micro-batches, {time.monotonic() - begun:.0f} s")
+    job = replace(calm, folder=str(folder / f"{rows}-killed"), final=False)
+    begun = time.monotonic()
+    places = disturbed(job, FILES, KILLS, seed)
+    print(f"with {len(places)} kills {time.monotonic() - begun:.0f} s; killed with {'; '.join(places)}")
+    return calm, job
 
 
 def _whole(parts: DataFrame) -> DataFrame:

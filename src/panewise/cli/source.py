@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -68,7 +68,7 @@ def _read_kafka(spark: SparkSession, source: KafkaSource) -> DataFrame:
         places = [F.col(name).alias(f"kafka_{name}") for name in ("partition", "offset", "timestamp")]
         rows = read.select(value.alias("value"), *places)
         return rows.select("value.*", *rows.columns[1:])
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
         if (error.getCondition() or "").startswith("AVRO_NOT_LOADED"):
             raise JobError(_missing("Avro", CONNECTORS[1], spark)) from None
         raise JobError(f"`schema` in [source] ({source.schema!r}) is none: {said(error)} Correct it.") from None
@@ -96,6 +96,6 @@ def _unreadable(source: FileSource | TableSource, error: AnalysisException | Par
     return f"`path` in [source] ({source.path!r}) can't be read: {told} Check path, format and options."
 
 
-def said(error: AnalysisException | ParseException) -> str:
+def said(error: PySparkException) -> str:
     """What Spark says, its first line."""
     return (error.getMessage() or str(error)).strip().splitlines()[0]

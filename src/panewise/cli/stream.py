@@ -38,6 +38,7 @@ __all__ = ["StreamOutcome", "check", "each", "run", "settings"]
 _LOOK = 0.5  # seconds between two looks at whether somebody wants an end
 _NEWS = 30.0  # seconds to wait for the last news of a query that is over
 _JARS = ("spark.jars", "spark.jars.packages")
+_MANIFEST = "_spark_metadata"  # of Spark's own file sink, which has no place for late rows
 _NONE_YET = "STDS_COMMITTED_BATCH_UNAVAILABLE"
 
 
@@ -87,13 +88,7 @@ def check(job: Job, stream: StreamOptions) -> None:
                 '`mode` in [sink] ("overwrite"): a stream adds to what it wrote before. Leave it out; to start again, '
                 "remove its checkpoint and what it wrote."
             )
-        target, begun = local(sink.path), local(stream.checkpoint)
-        new = begun is not None and not begun.exists()
-        if new and target is not None and target.exists():
-            raise JobError(
-                f"`path` in [sink] ({sink.path!r}) exists already, and `checkpoint` in [stream] "
-                f"({stream.checkpoint!r}) does not: what is there was written by something else. Choose another path."
-            )
+        _check_target(sink, stream)
     if isinstance(source, FileSource):
         written_to = {"`path` in [sink]": sink.path if isinstance(sink, FileSink) else None}
         written_to |= {"`late` in [stream]": stream.late, "`control` in [stream]": stream.control}
@@ -103,6 +98,27 @@ def check(job: Job, stream: StreamOptions) -> None:
                     f"{name} ({path!r}) and `path` in [source] ({source.path!r}) meet: the stream would read what it "
                     "writes. Write to another path."
                 )
+
+
+def _check_target(sink: FileSink, stream: StreamOptions) -> None:
+    if stream.late is not None and meet(sink.path, stream.late):
+        raise JobError(
+            f"`late` in [stream] ({stream.late!r}) and `path` in [sink] ({sink.path!r}) meet: segments and late rows "
+            "would be read as one. Write to another path."
+        )
+    target, begun = local(sink.path), local(stream.checkpoint)
+    if target is None or begun is None or not target.exists():
+        return
+    if not begun.exists():
+        raise JobError(
+            f"`path` in [sink] ({sink.path!r}) exists already, and `checkpoint` in [stream] ({stream.checkpoint!r}) "
+            "does not: what is there was written by something else. Choose another path."
+        )
+    if (target / _MANIFEST).exists() != (stream.late is None):
+        raise JobError(
+            f"`late` in [stream] ({stream.late!r}) was {'not ' if stream.late else ''}given when this stream began to "
+            f"write to {sink.path!r}, and files are laid out otherwise without it. Undo the change."
+        )
 
 
 def settings(job: Job, stream: StreamOptions, master: str, given: Mapping[str, str]) -> dict[str, str]:
