@@ -269,7 +269,7 @@ def compare(screen: Screen, replay: Replay, query: Query) -> bool:
     else:
         say("Other partitions were late too: the restart took longer than `idle_after`.", style="bold red")
     restarts = "went on through it" if not query.restarts else f"was restarted {query.restarts} times"
-    say(f"The broker was restarted once; the query {restarts}, nothing lost, nothing twice.")
+    say(f"The broker was restarted once; the query {restarts}{', nothing lost, nothing twice' if equal else ''}.")
     return equal and not others
 
 

@@ -173,7 +173,7 @@ class Story:
         """The same of all rows but the late ones; nothing where that tells less: parts, or a stream without an end."""
         if self.steps is None:
             return self
-        if self.sends_parts or not self.steps[-1].final:
+        if self.sends_parts or self.must_fail or not self.steps[-1].final:
             return None
         rows = [row for step in self.steps for row in step.rows]
         for late in self.late:

@@ -66,16 +66,8 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Repl
         ),
         (FRAMES.by("k", "site").at("t", pw.slack(4)), AGG, {}, "`by` was 'k string' and is 'k string, site int64'"),
         (PLAN, AGG, {"shards": 4}, "`shards` was '2' and is '4'"),
-        (PLAN, AGG, {"shards": 1}, "`shards` was '2' and is '1'"),
-        (PLAN, AGG, {"emit": "fragments"}, "`emit` was 'final' and is 'fragments'"),
-        (
-            pw.session_frames(3).by("k").at("t", pw.slack(4)),
-            AGG,
-            {},
-            "`scheme` was 'ThresholdFrames' and is 'SessionFrames'",
-        ),
     ],
-    ids=["condition", "agg", "key", "more_shards", "fewer_shards", "emit", "scheme"],
+    ids=["condition", "agg", "key", "shards"],
 )
 def test_another_plan_is_refused(begun: Replay, plan: pw.Plan, agg: dict[str, str], options: Any, told: str) -> None:
     with pytest.raises(StreamingQueryException) as caught:
@@ -113,16 +105,7 @@ def changed(
 WHOLE = pa.concat_tables([part(n) for n in range(3)])
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (pw.slack(7), pw.slack(4)),
-        (pw.slack(4), pw.slack(7)),
-        (pw.slack(4), pw.slack(rows=15)),
-        (pw.slack(4), pw.in_band("v = 9")),
-    ],
-    ids=["less", "more", "rows", "in_band"],
-)
+@pytest.mark.parametrize(("before", "after"), [(pw.slack(7), pw.slack(4)), (pw.slack(4), pw.slack(rows=15))])
 def test_another_slack(spark: SparkSession, tmp_path: Path, before: Any, after: Any) -> None:
     found, replay = changed(spark, tmp_path / "stream", (FRAMES.at("t", before), {}), (FRAMES.at("t", after), {}))
     assert replay.counted("late") == 0
@@ -158,13 +141,12 @@ def test_late_rows_asked_for_or_no_longer(spark: SparkSession, tmp_path: Path, l
     assert rows(out(segments)) == rows(pw.segments_local(PLAN, WHOLE, AGG))
 
 
-@pytest.mark.parametrize(("before", "after"), [(2, 5), (3, 1)])
-def test_other_shuffle_partitions(spark: SparkSession, tmp_path: Path, before: int, after: int) -> None:
+def test_other_shuffle_partitions(spark: SparkSession, tmp_path: Path) -> None:
     replay = Replay(spark, tmp_path / "stream")
     replay.add(part(0), part(1))
-    with settings(spark, shuffle_partitions=before):
+    with settings(spark, shuffle_partitions=2):
         found = replay.run(PLAN, AGG, shards=4)
     replay.add(part(2))
-    with settings(spark, shuffle_partitions=after):
+    with settings(spark, shuffle_partitions=5):
         found += replay.run(PLAN, AGG, shards=4) + replay.finish(PLAN, AGG, shards=4)
     assert rows(out(found)) == rows(pw.segments_local(PLAN, WHOLE, AGG))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -42,6 +42,7 @@ KEEPS = "takes numbers, times, dates and booleans. Cast it, or aggregate somethi
 SEVERAL = "several columns have this name. Rename them, so that each has its own."
 
 ok = pw.threshold_frames("ok")
+in_order = ok.at("t", pw.slack(0))
 
 
 def at_t(plan: pw.Plan) -> pw.Plan:
@@ -332,22 +333,127 @@ def test_names_that_several_columns_share(spark: SparkSession) -> None:
         assert ok.by("K").at("t").segments(df).collect()[0]["K"] == "b"
 
 
-def test_longest_on_an_unbounded_stream(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
-    with pytest.raises(pw.SpecError) as error:
-        pw.threshold_frames("value > 3", longest=True).at("timestamp").segments(stream)
-    assert str(error.value) == (
+STREAMS: list[tuple[pw.Plan, dict[str, Any], str]] = [
+    (
+        threshold("ok", longest=True),
+        {},
         "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
-        "Leave it out, or read the source as a batch."
+        "Leave it out, or read the source as a batch.",
+    ),
+    (
+        threshold("ok"),
+        {},
+        "`punctuation` (None): a stream must say how it is known that rows have come, or no segment could ever close. "
+        'Add it to `at`, such as .at("time", pw.slack("10 seconds")).',
+    ),
+    # ---- punctuations that do not fit
+    (
+        ok.at("t", pw.slack("10 seconds")),
+        {},
+        "`slack` (10 seconds) is a length of time, but `at` is a number. Give a number in the unit of `at`.",
+    ),
+    (
+        ok.at("day", pw.slack("10 seconds")),
+        {},
+        "`slack` (10 seconds) must be whole days, because `at` is a date. Give days, or use a timestamp.",
+    ),
+    (
+        ok.at("ts", pw.ordered_per("router", ahead_limit=5)),
+        {},
+        '`ahead_limit` (5) is a number, but `at` is a timestamp. Give a length of time, such as "2 minutes".',
+    ),
+    (
+        ok.at("t", pw.slack(10, per="routr", ahead_limit=5)),
+        {},
+        "`per` ('routr'): no such column. Did you mean `router`?",
+    ),
+    (ok.at("t", pw.in_band("drop_pct")), {}, "`condition` ('drop_pct') has type double, " + BOOLEAN),
+    (
+        ok.at("t", pw.in_band("okk")),
+        {},
+        "`condition` ('okk'): no column `okk`. Did you mean `ok`?",
+    ),
+    (
+        ok.at("t", pw.in_band("ok", per_key=True)),
+        {},
+        "`per_key` (True) promises for one key at a time, and the plan has no keys. "
+        'Add .by("column"), or leave `per_key` out.',
+    ),
+    (
+        ok.at("t", pw.schedule(give_up_after=60)),
+        {},
+        "`give_up_after` (60) gives up expected readings, and the scheme expects none. "
+        "Add `expect_every` to it, or use slack instead of schedule.",
+    ),
+    # ---- options
+    *(
+        (
+            in_order,
+            {"shards": shards},
+            f"`shards` ({shards!r}) must be a power of two, from 1 to 1024: keys are dealt to them for good. "
+            "Give one, or leave it out for 16.",
+        )
+        for shards in (0, 3, 2048, -4, True, 4.0, "4")
+    ),
+    (
+        in_order,
+        {"emit": "fragments", "fragment_every": "1 minute"},
+        "`fragment_every` (1 minute) is a length of time, but `at` is a number. Give a number in the unit of `at`.",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def stream(spark: SparkSession) -> DataFrame:
+    rate = spark.readStream.format("rate").load()
+    return rate.selectExpr(
+        "value as t", "timestamp as ts", "date(timestamp) as day", "'r1' as router", "0.5d as drop_pct", "value > 1 ok"
     )
 
 
-def test_other_streams(spark: SparkSession) -> None:
-    stream = spark.readStream.format("rate").load()
+@pytest.mark.parametrize(("plan", "options", "message"), STREAMS, ids=[message[:60] for *_, message in STREAMS])
+def test_what_streams_refuse(stream: DataFrame, plan: pw.Plan, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((pw.InputError, pw.SpecError)) as error:
+        plan.segments(stream, **options)
+    assert str(error.value) == message
+
+
+def test_what_only_one_of_batch_and_stream_has(df: DataFrame, stream: DataFrame) -> None:
+    from pyspark.sql import Observation
+
+    for option, value in [("late", True), ("shards", 4), ("control", "out/control"), ("clock", stream)]:
+        with pytest.raises(pw.InputError) as error:
+            in_order.segments(df, **{option: value})
+        assert str(error.value) == (
+            f"`{option}` is for a stream, and `df` is a batch. Leave it out, or use spark.readStream."
+        )
     with pytest.raises(pw.InputError) as error:
-        pw.threshold_frames("value > 3").at("timestamp").segments(stream)
+        in_order.segments(stream, observation=Observation())
     assert str(error.value) == (
-        "`df` is a streaming DataFrame; segments takes a batch one. Use spark.read instead of spark.readStream."
+        "`observation` is for a batch; a stream is watched while it runs. Use pw.progress(query)."
+    )
+
+
+def test_a_clock_that_nobody_needs(stream: DataFrame) -> None:
+    with pytest.raises(pw.SpecError) as error:
+        in_order.segments(stream, clock=stream)
+    assert str(error.value) == "`clock` ticks for `idle_after`, and the plan has none. Leave it out."
+
+
+def test_another_stream_without_the_column(stream: DataFrame) -> None:
+    with pytest.raises(pw.InputError) as error:
+        ok.at("t", pw.external(stream, "upto")).segments(stream)
+    assert str(error.value) == "`at` ('upto'): the punctuation's stream has no such column. Name one of its own."
+
+
+def test_another_state_store(spark: SparkSession, stream: DataFrame) -> None:
+    other = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    with settings(spark, streaming_stateStore_providerClass=other), pytest.raises(pw.InputError) as error:
+        in_order.segments(stream)
+    assert str(error.value) == (
+        f"`spark.sql.streaming.stateStore.providerClass` ({other}): Spark keeps the state of such a stream in "
+        "RocksDB only. Use pw.session(), or set it to "
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider."
     )
 
 

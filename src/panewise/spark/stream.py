@@ -7,6 +7,7 @@ source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
 _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
 
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _DELAY = "spark.watermarkDelayMs"
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"
@@ -87,6 +90,13 @@ def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
             f"`{_STORE}` ({store}): Spark keeps the state of such a stream in RocksDB only. "
             f"Use pw.session(), or set it to {ROCKSDB}."
         )
+    partitions = int(df.sparkSession.conf.get(_PARTITIONS, "0"))
+    if partitions > count:
+        _LOG.warning(
+            "%s (%d) is more than the %d shards of the stream: each is a task and a state store in every micro-batch. "
+            "Set it to %d or fewer before the first run; a checkpoint keeps it.",
+            _PARTITIONS, partitions, count, count,
+        )  # fmt: skip
     return count
 
 
