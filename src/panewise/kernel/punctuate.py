@@ -206,12 +206,15 @@ class Punctuator:
         return self.clock - self._begun < spec.idle_after.micros
 
     def _clocks(self, limit: Any) -> Array:
-        """The clocks of the sources, none further ahead of their lower median than the limit."""
+        """The clocks of the sources, none further than the limit ahead of the lower median of those not idle."""
         if self.sources is None:
             return np.empty(0, self._progress.dtype)
         clocks = np.array(self.sources.column("at").to_numpy())
         if limit is not None and len(clocks):
-            median = np.sort(clocks)[(len(clocks) - 1) // 2]
+            active = clocks[~np.asarray(self.sources.column("idle"))]
+            # one alone can't be ahead of itself, so then the silent ones count too
+            heard = np.sort(active if len(active) > 1 else clocks)
+            median = heard[(len(heard) - 1) // 2]
             clocks = np.minimum(clocks, self._progress.later(median, self._progress.amount("ahead_limit", limit)))
         return clocks
 

@@ -90,7 +90,7 @@ def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
             f"`{_STORE}` ({store}): Spark keeps the state of such a stream in RocksDB only. "
             f"Use pw.session(), or set it to {ROCKSDB}."
         )
-    partitions = int(df.sparkSession.conf.get(_PARTITIONS, "0"))
+    partitions = int(df.sparkSession.conf.get(_PARTITIONS, "0") or 0)
     if partitions > count:
         _LOG.warning(
             "%s (%d) is more than the %d shards of the stream: each is a task and a state store in every micro-batch. "
