@@ -26,6 +26,9 @@ __all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
 _NEVER = -1
 """On the clock: not yet."""
 
+_SILENT = 2
+"""In how many micro-batches a source must be silent to be idle: the first one after a stop may lack its rows."""
+
 
 def is_per_key(plan: PlanSpec) -> bool:
     """Whether each key is a source in order by itself, so that its own rows say how far it has come."""
@@ -121,12 +124,13 @@ class Punctuator:
         self.clock = self._begun = _NEVER
         self._top = np.empty(0, progress.dtype)
         self.sources: pa.Table | None = None
-        """Source columns, `at` (the clock of each), `heard` (when, on our clock), `idle`."""
+        """Source columns, `at` (the clock of each), `heard` (when, on our clock), `quiet` (ticks since), `idle`."""
 
     def take(self, seen: Iterable[Seen], watermark: Any = None) -> None:
         """Learn what the tasks of a micro-batch saw, and move progress on."""
         promised = [self.until]
         fresh = []
+        before = self.clock
         for task in seen:
             self.clock = max(self.clock, task.clock)
             self.final = self.final or task.final
@@ -139,13 +143,13 @@ class Punctuator:
             self._begun = self.clock
         if watermark is not None:
             promised.append(watermark)
-        self._hear(fresh)
+        self._hear(fresh, self.clock > before)
         worked_out = self._worked_out()
         if worked_out is not None:
             promised.append(worked_out)
         self.until = self._progress.everything if self.final else max(promised)
 
-    def _hear(self, fresh: list[pa.Table]) -> None:
+    def _hear(self, fresh: list[pa.Table], ticked: bool) -> None:
         """Set the clocks of sources."""
         if not fresh and self.sources is None:
             return
@@ -155,21 +159,25 @@ class Punctuator:
             names = new.column_names[:-1]
             both = new if known is None else pa.concat_tables([known.select([*names, "at"]), new])
             latest = _latest(both)
-            heard = np.full(len(latest), self.clock, np.int64)
+            heard, quiet = np.full(len(latest), self.clock, np.int64), np.zeros(len(latest), np.int64)
             if known is not None:
                 heard[: len(known)] = known.column("heard").to_numpy()
+                quiet[: len(known)] = known.column("quiet").to_numpy()
                 spoke = codes([c.combine_chunks() for c in both.select(names).columns], len(both))[0][len(known) :]
-                heard[spoke] = self.clock
-            known = latest.append_column("heard", pa.array(heard))
+                heard[spoke], quiet[spoke] = self.clock, -1
+            known = latest.append_column("heard", pa.array(heard)).append_column("quiet", pa.array(quiet))
         assert known is not None
-        heard = np.array(known.column("heard").to_numpy())
+        heard, quiet = np.array(known.column("heard").to_numpy()), np.array(known.column("quiet").to_numpy())
+        quiet = np.maximum(quiet + ticked, 0)
         # a source that was heard before the clock started counts from when it did
         heard[heard == _NEVER] = self.clock
         idle = np.zeros(len(known), bool)
         if isinstance(self._spec, OrderedPer) and self._spec.idle_after is not None and self.clock != _NEVER:
-            idle = self.clock - heard >= self._spec.idle_after.micros
-        plain = known.drop_columns([name for name in ("heard", "idle") if name in known.column_names])
-        self.sources = plain.append_column("heard", pa.array(heard)).append_column("idle", pa.array(idle))
+            idle = (self.clock - heard >= self._spec.idle_after.micros) & (quiet >= _SILENT)
+        plain = known.select([name for name in known.column_names if name not in ("heard", "quiet", "idle")])
+        for name, column in (("heard", heard), ("quiet", quiet), ("idle", idle)):
+            plain = plain.append_column(name, pa.array(column))
+        self.sources = plain
 
     def _worked_out(self) -> Any:
         """The promise that follows from what was seen, or None."""
@@ -265,6 +273,8 @@ class Punctuator:
         self._top = np.asarray(facts["top"], self._progress.dtype)
         # those of other columns are other sources; version 1 did not say which they are
         self.sources = sources if facts.get("named", self._named) == self._named else None
+        if self.sources is not None and "quiet" not in self.sources.column_names:
+            self.sources = self.sources.append_column("quiet", pa.array(np.full(len(self.sources), _SILENT)))
 
 
 def _json(number: Any) -> Any:

@@ -1,7 +1,7 @@
 """The state of a shard as bytes: a version of our own, the plan it belongs to, and Arrow tables. No pickle.
 
-Version 1 had no `totals`, and did not say which columns name a source. Arrays may grow by fields at their end: what an
-older state lacks is zero.
+Version 1 had no `totals`, and did not say which columns name a source, nor how often one was silent. Arrays may grow
+by fields at their end: what an older state lacks is zero.
 """
 
 from __future__ import annotations
