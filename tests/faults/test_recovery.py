@@ -105,7 +105,9 @@ def changed(
 WHOLE = pa.concat_tables([part(n) for n in range(3)])
 
 
-@pytest.mark.parametrize(("before", "after"), [(pw.slack(7), pw.slack(4)), (pw.slack(4), pw.slack(rows=15))])
+@pytest.mark.parametrize(
+    ("before", "after"), [(pw.slack(7), pw.slack(4)), (pw.slack(4), pw.slack(rows=15))], ids=["less", "rows"]
+)
 def test_another_slack(spark: SparkSession, tmp_path: Path, before: Any, after: Any) -> None:
     found, replay = changed(spark, tmp_path / "stream", (FRAMES.at("t", before), {}), (FRAMES.at("t", after), {}))
     assert replay.counted("late") == 0

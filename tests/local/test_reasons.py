@@ -29,6 +29,7 @@ def test_late_after_idle_or_just_late(expect: int | None, late: str, reason: str
     punctuation = pw.ordered_per("source", idle_after="3 seconds", expect=expect)
     stream = LocalStream(pw.threshold_frames("v > 0").by("v").at("t", punctuation))
     stream.feed(rows(10, "a", "b"), clock=0)
+    stream.feed(rows(15, "a"), clock=2)
     stream.feed(rows(20, "a"), clock=4)
     stream.feed(rows(5, late), clock=5)
     assert [(row["reason"], row["source"]) for row in stream.late] == [(reason, late)]

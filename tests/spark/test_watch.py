@@ -131,8 +131,8 @@ def test_how_far_in_words(told: dict[str, Any], text: str) -> None:
 
 # reports
 
-NOTHING = dict.fromkeys((*SUMS, "until_text", "sources", "ended"))
-SOME = dict.fromkeys(SUMS, 1) | {"total_rows": 7, "until_text": "5", "sources": "[]", "ended": False}
+NOTHING = dict.fromkeys((*SUMS, "until", "sources", "ended"))
+SOME = dict.fromkeys(SUMS, 1) | {"total_rows": 7, "until": "5", "sources": "[]", "ended": False}
 
 
 def report(number: int, **observed: Any) -> Any:
@@ -154,11 +154,11 @@ def test_reports_that_say_nothing(reports: list[Any]) -> None:
 
 
 def test_several_plans_in_one_query() -> None:
-    behind = SOME | {"until_text": "3", "ended": True}
+    behind = SOME | {"until": "3", "ended": True}
     query: Any = SimpleNamespace(recentProgress=[report(1, **{"panewise-1": SOME, "panewise-2": behind})])
     both = pw.progress(query)
     assert (both.rows, both.open, both.until, both.ended) == (14, 2, 3, False)
-    query.recentProgress = [report(1, **{"panewise-1": SOME, "panewise-2": behind | {"until_text": None}})]
+    query.recentProgress = [report(1, **{"panewise-1": SOME, "panewise-2": behind | {"until": None}})]
     assert pw.progress(query).until is None
 
 

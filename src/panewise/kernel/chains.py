@@ -129,12 +129,14 @@ def _close(
             report = whole[REMAINDER] == 1
             flags |= REMAINDER_FLAG
     else:
-        report = sg.long_enough(whole, measured, start, end, fn[f, ROWS])
-    if whole[EMIT] == FRAGMENTS and fn[f, PART] > 0:
-        start, flags = fa[f, SENT], flags & ~sg.START_INCLUDED
-        fn[f, ROWS] -= fn[f, SENT_ROWS]
-        if end < start:
-            end, flags = start, flags | sg.END_INCLUDED
+        # what has sent parts was certain, and is not taken back
+        report = fn[f, PART] > 0 or sg.long_enough(whole, measured, start, end, fn[f, ROWS])
+    if fn[f, PART] > 0:
+        if end < fa[f, SENT]:
+            end, flags = fa[f, SENT], flags | sg.END_INCLUDED
+        if whole[EMIT] == FRAGMENTS:
+            start, flags = fa[f, SENT], flags & ~sg.START_INCLUDED
+            fn[f, ROWS] -= fn[f, SENT_ROWS]
     fn[f, STATUS] = CLOSED if report else GONE
     fn[f, FLAGS] = flags
     slot = sg.closing_fold(whole[EXTENT], s[BETWEEN], has_next, following, a[LATEST], missed)

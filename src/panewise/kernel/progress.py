@@ -44,6 +44,13 @@ class Progress:
             return pa.array(numbers.astype(np.int32), pa.int32()).cast(self.type)
         return pa.array(numbers).cast(self.type)
 
+    def written(self, number: Any) -> str:
+        """A number as text; a time that Python has no word for stays a number."""
+        try:
+            return str(self.bounds(np.asarray([number], self.dtype))[0].as_py())
+        except (OverflowError, ValueError):
+            return str(number)
+
     @property
     def nothing(self) -> Any:
         """Progress that promises nothing: the least number, at which no row is late."""

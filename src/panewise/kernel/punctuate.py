@@ -26,8 +26,8 @@ __all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
 _NEVER = -1
 """On the clock: not yet."""
 
-_SILENT = 2
-"""In how many micro-batches a source must be silent to be idle: the first one after a stop may lack its rows."""
+_TOLD = 100
+"""Of how many sources it is told how far they are: a report is no place for more."""
 
 
 def is_per_key(plan: PlanSpec) -> bool:
@@ -92,7 +92,8 @@ class Seen:
             self.sources = _latest(seen if self.sources is None else pa.concat_tables([self.sources, seen]))
 
     def promise(self, at: Array) -> None:
-        """Take note of punctuations about all keys."""
+        """Take note of punctuations about all keys; what is no number promises nothing."""
+        at = at[np.isfinite(at)]
         if len(at):
             latest = at.max()
             self.until = latest if self.until is None else max(self.until, latest)
@@ -121,10 +122,10 @@ class Punctuator:
         self._named = list(source_columns(plan))
         self.until = progress.nothing
         self.final = False
-        self.clock = self._begun = _NEVER
+        self.clock = self._awake = self._begun = _NEVER
         self._top = np.empty(0, progress.dtype)
         self.sources: pa.Table | None = None
-        """Source columns, `at` (the clock of each), `heard` (when, on our clock), `quiet` (ticks since), `idle`."""
+        """Source columns, `at` (the clock of each), `heard` (when, while awake), `idle`."""
 
     def take(self, seen: Iterable[Seen], watermark: Any = None) -> None:
         """Learn what the tasks of a micro-batch saw, and move progress on."""
@@ -139,17 +140,25 @@ class Punctuator:
                 promised.append(task.until)
             if task.sources is not None:
                 fresh.append(task.sources)
+        self._wake(before)
         if self._begun == _NEVER:
-            self._begun = self.clock
+            self._begun = self._awake
         if watermark is not None:
             promised.append(watermark)
-        self._hear(fresh, self.clock > before)
+        self._hear(fresh)
         worked_out = self._worked_out()
         if worked_out is not None:
             promised.append(worked_out)
         self.until = self._progress.everything if self.final else max(promised)
 
-    def _hear(self, fresh: list[pa.Table], ticked: bool) -> None:
+    def _wake(self, before: int) -> None:
+        """Move the time awake on: by the clock, but a stop is no silence, so in one micro-batch not by much."""
+        if before == _NEVER:
+            self._awake = self.clock
+        elif isinstance(self._spec, OrderedPer) and self._spec.idle_after is not None:
+            self._awake += min(self.clock - before, self._spec.idle_after.micros // 2)
+
+    def _hear(self, fresh: list[pa.Table]) -> None:
         """Set the clocks of sources."""
         if not fresh and self.sources is None:
             return
@@ -159,25 +168,21 @@ class Punctuator:
             names = new.column_names[:-1]
             both = new if known is None else pa.concat_tables([known.select([*names, "at"]), new])
             latest = _latest(both)
-            heard, quiet = np.full(len(latest), self.clock, np.int64), np.zeros(len(latest), np.int64)
+            heard = np.full(len(latest), self._awake, np.int64)
             if known is not None:
                 heard[: len(known)] = known.column("heard").to_numpy()
-                quiet[: len(known)] = known.column("quiet").to_numpy()
                 spoke = codes([c.combine_chunks() for c in both.select(names).columns], len(both))[0][len(known) :]
-                heard[spoke], quiet[spoke] = self.clock, -1
-            known = latest.append_column("heard", pa.array(heard)).append_column("quiet", pa.array(quiet))
+                heard[spoke] = self._awake
+            known = latest.append_column("heard", pa.array(heard))
         assert known is not None
-        heard, quiet = np.array(known.column("heard").to_numpy()), np.array(known.column("quiet").to_numpy())
-        quiet = np.maximum(quiet + ticked, 0)
+        heard = np.array(known.column("heard").to_numpy())
         # a source that was heard before the clock started counts from when it did
-        heard[heard == _NEVER] = self.clock
+        heard[heard == _NEVER] = self._awake
         idle = np.zeros(len(known), bool)
         if isinstance(self._spec, OrderedPer) and self._spec.idle_after is not None and self.clock != _NEVER:
-            idle = (self.clock - heard >= self._spec.idle_after.micros) & (quiet >= _SILENT)
-        plain = known.select([name for name in known.column_names if name not in ("heard", "quiet", "idle")])
-        for name, column in (("heard", heard), ("quiet", quiet), ("idle", idle)):
-            plain = plain.append_column(name, pa.array(column))
-        self.sources = plain
+            idle = self._awake - heard >= self._spec.idle_after.micros
+        plain = known.select([name for name in known.column_names if name not in ("heard", "idle")])
+        self.sources = plain.append_column("heard", pa.array(heard)).append_column("idle", pa.array(idle))
 
     def _worked_out(self) -> Any:
         """The promise that follows from what was seen, or None."""
@@ -211,7 +216,7 @@ class Punctuator:
             return False
         if spec.idle_after is None or self.clock == _NEVER:
             return True
-        return self.clock - self._begun < spec.idle_after.micros
+        return self._awake - self._begun < spec.idle_after.micros
 
     def _clocks(self, limit: Any) -> Array:
         """The clocks of the sources, none further than the limit ahead of the lower median of those not idle."""
@@ -244,16 +249,14 @@ class Punctuator:
         return np.append(idle, unheard)[np.minimum(found, len(idle))]
 
     def told(self) -> str:
-        """The sources and how far each has come, as JSON, for whoever watches."""
+        """The sources that are furthest behind, and how far each has come, as JSON, for whoever watches."""
         if self.sources is None:
             return "[]"
-        names = [name for name in self.sources.column_names if name.startswith("s")]
-        rows = []
-        ats = self._progress.bounds(np.array(self.sources.column("at").to_numpy())).to_pylist()
-        for row, at in zip(self.sources.to_pylist(), ats, strict=True):
-            source = ", ".join(str(row[name]) for name in names)
-            rows.append({"source": source, "at": str(at), "idle": row["idle"]})
-        return json.dumps(rows)
+        behind = self.sources.sort_by("at").slice(0, _TOLD)
+        named = [behind.column(name).to_pylist() for name in behind.column_names if name.startswith("s")]
+        ats = [self._progress.written(at) for at in behind.column("at").to_pylist()]
+        told = zip(zip(*named, strict=True), ats, behind.column("idle").to_pylist(), strict=True)
+        return json.dumps([{"source": ", ".join(map(str, key)), "at": at, "idle": idle} for key, at, idle in told])
 
     def facts(self) -> dict[str, Any]:
         """All state but the sources, as JSON takes it."""
@@ -261,6 +264,7 @@ class Punctuator:
             "until": _json(self.until),
             "final": self.final,
             "clock": self.clock,
+            "awake": self._awake,
             "begun": self._begun,
             "top": self._top.tolist(),
             "named": self._named,
@@ -270,11 +274,11 @@ class Punctuator:
         """Go on from `facts` and `sources`."""
         self.until = self._progress.dtype(facts["until"])
         self.final, self.clock, self._begun = facts["final"], facts["clock"], facts["begun"]
+        # version 1 took a stop for silence
+        self._awake = facts.get("awake", self.clock)
         self._top = np.asarray(facts["top"], self._progress.dtype)
         # those of other columns are other sources; version 1 did not say which they are
         self.sources = sources if facts.get("named", self._named) == self._named else None
-        if self.sources is not None and "quiet" not in self.sources.column_names:
-            self.sources = self.sources.append_column("quiet", pa.array(np.full(len(self.sources), _SILENT)))
 
 
 def _json(number: Any) -> Any:

@@ -138,10 +138,11 @@ def _close_piece(
     open_start = extent == POSSIBLE and s[PIECE_HAS_BEFORE]
     start = a[PIECE_BEFORE] if open_start else a[PIECE_START]
     start_in, rows = not open_start, s[PIECE_ROWS]
-    if whole[EMIT] == FRAGMENTS and s[PIECE_PART] > 0:
-        start, start_in, rows = a[PIECE_SENT], False, rows - s[PIECE_SENT_ROWS]
-        if end < start:
-            end, end_in = start, True
+    if s[PIECE_PART] > 0:
+        if end < a[PIECE_SENT]:
+            end, end_in = a[PIECE_SENT], True
+        if whole[EMIT] == FRAGMENTS:
+            start, start_in, rows = a[PIECE_SENT], False, rows - s[PIECE_SENT_ROWS]
     slot = PIECE + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], missed)
     sg.write_record(records, to, group, start, start_in, end, end_in, 0, rows, s[PIECE_PART], ff[slot], fi[slot])
 
@@ -161,10 +162,11 @@ def _close_gap(
     open_start = extent == POSSIBLE and s[GAP_HAS_BEFORE]
     start = a[GAP_BEFORE] if open_start else a[GAP_START]
     start_in, rows = not open_start, s[GAP_ROWS]
-    if whole[EMIT] == FRAGMENTS and s[GAP_PART] > 0:
-        start, start_in, rows = a[GAP_SENT], False, rows - s[GAP_SENT_ROWS]
-        if end < start:
-            end, end_in = start, True
+    if s[GAP_PART] > 0:
+        if end < a[GAP_SENT]:
+            end, end_in = a[GAP_SENT], True
+        if whole[EMIT] == FRAGMENTS:
+            start, start_in, rows = a[GAP_SENT], False, rows - s[GAP_SENT_ROWS]
     slot = GAP + sg.closing_fold(extent, s[BETWEEN], has_next, following, a[LATEST], False)
     sg.write_record(records, to, group, start, start_in, end, end_in, GAP_FLAG, rows, s[GAP_PART], ff[slot], fi[slot])
 

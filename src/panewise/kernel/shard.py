@@ -21,7 +21,7 @@ from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array
 from panewise.kernel.punctuate import Punctuator, Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout, Reader, tied
-from panewise.kernel.spans import missing_between
+from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
 from panewise.spec.punctuate import Scheduled
 
@@ -46,11 +46,13 @@ class Outcome:
 
 
 @compiled
-def _contiguous(at: Any, slots: Any, every: Any, last: Any, known: Any, until: Any) -> None:
-    """Move each key's progress along rows (sorted) that follow one another without a missing reading."""
+def _contiguous(at: Any, slots: Any, every: Any, reach: Any, last: Any, known: Any, until: Any) -> None:
+    """Move each key's progress along rows (sorted) that follow one another so that no reading fits between them."""
     for i in range(len(at)):
         k = slots[i]
-        if known[k] and at[i] >= last[k] and missing_between(last[k], at[i], every) == 0:
+        if not known[k] or at[i] < last[k]:
+            continue
+        if missing_between(last[k], at[i], every) == 0 and not span_at_least(last[k], at[i], reach):
             last[k] = at[i]
             if at[i] > until[k]:
                 until[k] = at[i]
@@ -70,7 +72,10 @@ class Shard:
         schedule = layout.plan.scheme.schedule
         self._every = None
         if isinstance(layout.plan.punctuation, Scheduled) and schedule is not None:
-            self._every = self._progress.amount("expect_every", schedule.every)
+            self._every = every = self._progress.amount("expect_every", schedule.every)
+            # two readings that enclose a third are at least so far apart
+            slop = 0 if schedule.jitter is None else self._progress.amount("jitter", schedule.jitter)
+            self._reach = 2 * (every - slop)
         self._keys = [pa.array([], kind) for kind in layout.key_types]
         self._until = np.empty(0, self._progress.dtype)
         self._last = np.empty(0, self._progress.dtype)
@@ -205,7 +210,8 @@ class Shard:
         if table is not None:
             present = np.asarray(table.column("at").is_valid().to_numpy())
             at = self._progress.numbers(table.column("at").drop_null().combine_chunks())
-            np.maximum.at(self._until, slots[present], at)
+            finite = np.isfinite(at)
+            np.maximum.at(self._until, slots[present][finite], at[finite])
 
     def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
         """Let go of what progress has passed, and tell the operator how far each key has come."""
@@ -218,7 +224,8 @@ class Shard:
         np.maximum(self._until, self.punctuator.until, out=self._until)
         if self._every is not None and len(at):
             self._follow(slots, at, self._every)
-        released = at <= self._until[slots] if len(at) else np.zeros(0, bool)
+        until = self._until[slots]
+        released = (at <= until) & (until > self._progress.nothing)
         if rows is not None and not released.all():
             stays = ~released
             self._waiting = rows.filter(pa.array(stays)).append_column("slot", pa.array(slots[stays]))
@@ -268,7 +275,8 @@ class Shard:
         np.maximum.at(first, slots[passed], at[passed])
         known |= first > self._progress.nothing
         until = self._until.copy()
-        _contiguous(at[order], slots[order], self._progress.dtype(every), first, known, until)
+        exact = self._progress.dtype
+        _contiguous(at[order], slots[order], exact(every), exact(self._reach), first, known, until)
         self._until = until
 
     def _ordering(self, rows: pa.Table) -> pa.Table:

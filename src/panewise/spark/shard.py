@@ -69,7 +69,7 @@ class ShardProcessor(StatefulProcessor):
             **outcome.counts,
             "shard": number,
             "state_bytes": len(state),
-            "until": np.asarray(until).item() if known else None,
+            "until": self._layout.progress.written(until) if known else None,
             "sources": shard.punctuator.told() if number == 0 else None,
             "ended": bool(shard.punctuator.final),
             **{f"total_{name}": count for name, count in shard.totals.items()},

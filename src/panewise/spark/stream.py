@@ -9,18 +9,18 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import InputError, SpecError
 from panewise.kernel.bundle import load
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
-from panewise.kernel.sequence import Layout
+from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.shard import REASONS, TOTALS
 from panewise.spark.batch import result_schema
 from panewise.spark.session import ROCKSDB
@@ -56,7 +56,6 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _DELAY = "spark.watermarkDelayMs"
-_ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSxxx"
 _PAGES = "shard int, page binary"
 _NUMBERS = itertools.count(1)
 
@@ -142,22 +141,19 @@ def segments(
     )
     made = result_schema(layout, applied.keys)
     row = applied.df.schema["row"].dataType if late else None
-    schema = _output_schema(made, layout, row)
+    schema = _output_schema(made, row)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for page in batch.column("page"):
-                yield from _unpacked(page.as_py(), layout, arrow)
+                yield from _unpacked(page.as_py(), arrow)
 
     out = staged.mapInArrow(unpack, schema)
     counted = [F.sum(_monitor(name)).alias(name) for name in SUMS]
-    until = F.min(_monitor("until"))
-    zoned = isinstance(applied.df.schema["at"].dataType, T.TimestampType)
     told = {
-        "until": until,
-        # of a time the query's progress tells the second only, and no zone
-        "until_text": F.date_format(until, _ISO) if zoned else until.cast("string"),
+        # as text: of a time the query's progress tells the second only, and no zone
+        "until": F.max(_monitor("until")),
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
     }
@@ -171,30 +167,28 @@ def _monitor(field: str) -> Column:
     return F.col(f"{_quoted(_MONITOR)}.{field}")
 
 
-def _output_schema(made: T.StructType, layout: Layout, row: T.DataType | None) -> T.StructType:
+def _output_schema(made: T.StructType, row: T.DataType | None) -> T.StructType:
     """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
     fields = list(made.fields)
     if row is not None:
         fields.append(
             T.StructField("late", T.StructType([T.StructField("reason", T.StringType()), T.StructField("row", row)]))
         )
-    until = from_arrow_schema(pa.schema([("until", layout.progress.type)]), prefer_timestamp_ntz=True).fields[0]
     monitor = [T.StructField(name, T.LongType()) for name in SUMS]
-    more = [until, T.StructField("sources", T.StringType()), T.StructField("ended", T.BooleanType())]
+    more = [T.StructField(name, T.StringType()) for name in ("until", "sources")]
+    more.append(T.StructField("ended", T.BooleanType()))
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
 
 
-def _unpacked(page: bytes, layout: Layout, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _unpacked(page: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     tables, facts = load(page)
     for batch in tables["segments"].to_batches() if "segments" in tables else ():
         yield _padded({name: batch.column(name) for name in batch.schema.names}, len(batch), schema)
     for batch in tables["late"].to_batches() if "late" in tables else ():
         rows = pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("late").type))
         yield _padded({"late": rows}, len(batch), schema)
-    until = facts["until"]
-    known = None if until is None else layout.progress.bounds(pa.array([until]).to_numpy())[0].as_py()
-    told: dict[str, Any] = {name: facts[name] for name in (*SUMS, "sources", "ended")} | {"until": known}
+    told = {name: facts[name] for name in (*SUMS, "until", "sources", "ended")}
     yield _padded({_MONITOR: pa.array([told], schema.field(_MONITOR).type)}, 1, schema)
 
 
@@ -226,7 +220,7 @@ def _controls(
     if control is not None:
         kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
         yield _elements(_commands(spark, control), {"kind": kind, "at": F.col("until").try_cast(at_type)}, schema)
-    if isinstance(given, OrderedPer) and given.idle_after is not None:
+    if isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan):
         ticks = clock
         if ticks is None:
             ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).load()

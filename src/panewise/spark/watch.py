@@ -198,7 +198,7 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
     if not told:
         return None
     sums = {name: sum(row[name] for row in told) for name in SUMS}
-    texts = [row["until_text"] for row in told]
+    texts = [row["until"] for row in told]
     return StreamProgress(
         batch=report.batchId,
         rows=sums["total_rows"],
