@@ -70,7 +70,7 @@ def test_a_query_is_counted_from_its_first_micro_batch_on(spark: SparkSession, t
     assert dict(told.late) == {"late": 1, "after_idle": 0, "null_at": 1}
     assert (told.open, told.waiting, told.keys, told.ended) == (1, 2, 2, False)
     assert told.until == at(20) - timedelta(microseconds=1)
-    assert told.sources == (SourceProgress("a", at(30), False), SourceProgress("b", at(20), False))
+    assert told.sources == (SourceProgress("b", at(20), False), SourceProgress("a", at(30), False))
     assert told.lag is not None
     assert told.lag > timedelta(days=365)
     assert told.state_bytes > 0
