@@ -17,16 +17,15 @@ AT_ONCE, IN_STEPS = ("local", "batch"), ("local_stream", "stream")
 GROUP = 8
 """How many stories are told by streams on Spark before the next test goes on."""
 
-_CHOICES = ("scheme", "extent", "closing", "against", "direction", "missing", "nulls", "ties", "overlap", "on_overlap")
-_CHOICES += ("kind", "emit", "shards")
+_KINDS = ("scheme", "kind", "emit")
+"""Options of which every value is worth a story of its own."""
 
 
 def _features(story: Story) -> set[Any]:
     """What a story shows: its scheme, options and types, and what happens to its stream."""
-    told = story.plan.get("punctuation", {})
-    options = {**story.plan, **told, **story.stream}
-    found: set[Any] = {(option, value) if option in _CHOICES else option for option, value in options.items()}
-    found |= {story.at, f"{len(story.keys)} keys", bool(story.agg), *(late["reason"] for late in story.late)}
+    options = {**story.plan, **story.plan.get("punctuation", {}), **story.stream}
+    found: set[Any] = {(option, value) if option in _KINDS else option for option, value in options.items()}
+    found |= {story.at, "agg" if story.agg else "rows", *(late["reason"] for late in story.late)}
     return found | {name for step in story.steps or () for name in ("until", "tick") if getattr(step, name) is not None}
 
 

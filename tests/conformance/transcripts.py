@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-__all__ = ["FOLDER", "Step", "Story", "differences", "stories", "told"]
+__all__ = ["FOLDER", "Step", "Story", "differences", "plain", "stories", "told"]
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
 
@@ -144,7 +144,7 @@ class Story:
     def expected_late(self) -> list[dict[str, Any]]:
         """The late rows that must come out."""
         rows = self.table([late["row"] for late in self.late]).to_pylist()
-        return [{"reason": late["reason"], **_plain(row)} for late, row in zip(self.late, rows, strict=True)]
+        return [{"reason": late["reason"], **plain(row)} for late, row in zip(self.late, rows, strict=True)]
 
     def in_steps(self) -> Story:
         """The same as a stream: rows in three micro-batches, late by no more than its punctuation allows for."""
@@ -204,7 +204,8 @@ def _canonical(value: Any) -> Any:
     return value
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row whose values compare: NaN is null, times are in UTC."""
     return {name: _canonical(value) for name, value in row.items()}
 
 
@@ -213,7 +214,7 @@ def told(table: pa.Table) -> list[dict[str, Any]]:
     result = []
     for row in table.to_pylist():
         inner = row.pop("segment" if "segment" in row else "row")
-        result.append(_plain({**row, **inner}))
+        result.append(plain({**row, **inner}))
     return result
 
 
