@@ -50,8 +50,8 @@ format: setup ## fix style and formatting where a machine can
 	@$(bin)/ruff check --quiet --fix
 	@$(bin)/ruff format --quiet
 
-bench: setup ## measure, peers included
-	@$(with_java) $(bin)/python benchmarks/run.py
+bench: setup ## measure, peers included; about half an hour
+	@$(with_java) $(bin)/python benchmarks/run.py && $(bin)/python benchmarks/streams.py
 
 clean: ## remove everything that the other commands made
 	@rm -rf .venv build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .numba_cache
