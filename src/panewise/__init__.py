@@ -11,6 +11,8 @@ from panewise.builders import (
     trend_frames,
 )
 from panewise.errors import DataError, InputError, JobError, PanewiseError, SpecError
+from panewise.fill import Fill, filling
+from panewise.local.fill import fill_local
 from panewise.local.runner import segments_local
 from panewise.plan import Plan
 from panewise.spark.control import Control
@@ -23,6 +25,7 @@ __all__ = [
     "Control",
     "CustomScheme",
     "DataError",
+    "Fill",
     "InputError",
     "JobError",
     "PanewiseError",
@@ -35,6 +38,8 @@ __all__ = [
     "custom_frames",
     "delta_frames",
     "external",
+    "fill_local",
+    "filling",
     "in_band",
     "ordered_per",
     "outputs",

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from panewise.errors import InputError
-from panewise.spec.check import choice, column, columns
+from panewise.errors import InputError, SpecError
+from panewise.fill import ONLY, Fill, FillingSource, Options
+from panewise.spec.check import choice, column, columns, flag
 from panewise.spec.duration import AmountLike
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.explain import explain
@@ -88,6 +89,48 @@ class Plan(PlanSpec):
                     f"`{name}` is for a stream, and `df` is a batch. Leave it out, or use spark.readStream."
                 )
         return segments(self, df, agg, observation, sent)
+
+    def fill(
+        self,
+        framing_source: DataFrame,
+        filling_source: DataFrame | Mapping[str, FillingSource],
+        *,
+        at: str | None = None,
+        by: str | Sequence[str] | Mapping[str, str] | None = None,
+        where: str | None = None,
+        widen: tuple[AmountLike | None, AmountLike | None] | None = None,
+        shift: AmountLike | None = None,
+        punctuation: Punctuation | None = None,
+        keep_empty: bool = False,
+        emit: str = "final",
+        fragment_every: AmountLike | None = None,
+        late: bool = False,
+        shards: int | None = None,
+        control: str | None = None,
+        clock: DataFrame | None = None,
+    ) -> Fill:
+        """The segments of one DataFrame filled with the rows of another: `.rows()`, or `.agg(n="count(*)")`.
+
+        A row fills the segments of its own key (`by` names its key columns, where they are called otherwise) whose
+        bounds `at` lies in. `where` says which rows count; `widen=("30 seconds", None)` moves the bounds outward;
+        `shift="-1 day"` looks for rows a day before. `keep_empty` keeps segments without rows. `framing_source` may
+        hold segments found before. Of several sources give each a name: {"bgp": pw.filling(bgp, "ts"), ...}.
+
+        Of a streaming `filling_source`: `punctuation` says how it is known how far it has come. The rest is as for
+        `segments`; `late=True` adds the rows of all sources that broke a promise.
+        """
+        options = Options(flag("keep_empty", keep_empty), late, shards, control, clock, emit, fragment_every)
+        given = (at, by, where, widen, shift, punctuation)
+        if not isinstance(filling_source, Mapping):
+            sources = {ONLY: FillingSource(filling_source, *given)}
+        elif any(value is not None for value in given):
+            raise SpecError(
+                "`filling_source` names several sources, and each says for itself how it fills. "
+                "Give `at`, `by` and the rest to pw.filling."
+            )
+        else:
+            sources = dict(filling_source)
+        return Fill(self, self.segments, framing_source, sources, options)
 
     def explain(self, agg: Mapping[str, str] | None = None) -> None:
         """Print what will happen: stages, shape, and the state that a key needs."""

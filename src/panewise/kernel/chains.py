@@ -6,6 +6,7 @@ a frame that closed while an earlier one is open waits there too, because ids fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from panewise.kernel import folds
 from panewise.kernel import segmenting as sg
 from panewise.kernel.compiled import compiled
+from panewise.kernel.page import Array
 from panewise.kernel.progressions import add, begin, breaks, passes
 from panewise.kernel.segmenting import (
     ALL,
@@ -39,7 +41,7 @@ from panewise.kernel.spans import missing_between, span_more_than
 __all__ = [
     "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_FRAME_ATS", "N_FRAME_INTS", "N_INTS",
     "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
-    "chain_page", "chain_rows", "forget_stale",
+    "chain_page", "chain_rows", "forget_stale", "starts",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -72,6 +74,23 @@ def forget_stale(state: dict[str, Any]) -> None:
         state["fi"][0] = 0
         state["held_3"][:, 1:] = 0
         state["held_4"][:, 1:] = 0
+
+
+def starts(
+    a: Array, s: Array, slots: Array, fa: Array, fn: Array, whole: Array
+) -> Iterator[tuple[Array, Array, Array]]:
+    """Slots, starts of their frames, or of what may open next, and whether that instant is excluded."""
+    possible, parts = whole[EXTENT] == POSSIBLE, whole[EMIT] == FRAGMENTS
+    is_open = fn[:, STATUS] == OPEN
+    goes_on = is_open & parts & (fn[:, PART] > 0)
+    reaches_back = is_open & possible & (fn[:, HAS_BEFORE] == 1)
+    found = np.where(goes_on, fa[:, SENT], np.where(reaches_back, fa[:, BEFORE], fa[:, START]))
+    closed_out = ~is_open & ((fn[:, FLAGS] & sg.START_INCLUDED) == 0)
+    yield slots, found, goes_on | reaches_back | closed_out
+    if possible:
+        # the next one reaches back to the last row
+        seen = np.flatnonzero(s[:, SEEN] == 1)
+        yield seen, a[seen, LAST], np.ones(len(seen), bool)
 
 
 @compiled

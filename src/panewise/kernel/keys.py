@@ -11,7 +11,7 @@ import pyarrow as pa
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 
-__all__ = ["codes", "grouped"]
+__all__ = ["KeyTable", "codes", "grouped"]
 
 
 def codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
@@ -59,3 +59,31 @@ def grouped(ranks: Any, count: Any) -> Any:
         order[to[ranks[i]]] = i
         to[ranks[i]] += 1
     return order, offsets
+
+
+class KeyTable:
+    """Keys and the slots that they were given, in the order in which they came; a key keeps its slot for good."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.columns = [pa.array([], kind) for kind in types]
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def slots(self, keys: Sequence[pa.Array], rows: int) -> Array:
+        """The slot of each key; new keys get new slots."""
+        if not self.columns:
+            self.size = max(self.size, 1)
+            return np.zeros(rows, np.int64)
+        known = self.size
+        both = [pa.concat_arrays([old, key.cast(old.type)]) for old, key in zip(self.columns, keys, strict=True)]
+        found, firsts = codes(both, known + rows)
+        if len(firsts) > known:
+            self.columns = [column.take(pa.array(firsts)) for column in both]
+            self.size = len(firsts)
+        return found[known:]
+
+    def restore(self, columns: Sequence[pa.Array]) -> None:
+        """Go on with keys that were given slots before."""
+        self.columns, self.size = list(columns), len(columns[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -237,6 +237,26 @@ class SegmentOperator:
         if isinstance(self._framing, RunFraming):
             return int(self._state["numbers"][:, runs.RUN_OPEN].sum())
         return len(self._held.owners)
+
+    def promise(self, until: Array, progress: Progress) -> Array:
+        """For each slot, whose rows have come up to `until`, an instant at or before which nothing to come starts."""
+        self._reserve(len(until))
+        bound = until.copy()
+        starts = list(self._starts(len(until)))
+        owners, arrays = self._carried.owners, self._carried.arrays
+        starts.append((owners, arrays[0][:, 0], (arrays[1][:, 1] & sg.START_INCLUDED) == 0))
+        for slots, start, excluded in starts:
+            np.minimum.at(bound, slots, np.where(excluded, start, progress.below(start)))
+        return bound
+
+    def _starts(self, slots: int) -> Iterator[tuple[Array, Array, Array]]:
+        """Slots, starts of what is open there, or may open, and whether that instant is excluded."""
+        a, s = self._state["ats"][:slots], self._state["numbers"][:slots]
+        if isinstance(self._framing, RunFraming):
+            yield from runs.starts(a, s, self._whole)
+            return
+        held, fa, fn = self._held.owners, self._held.arrays[0], self._held.arrays[1]
+        yield from chains.starts(a, s, held, fa, fn, self._whole)
 
     def state(self, slots: int) -> Snapshot:
         """All state of the first slots, as named arrays that go on being used."""

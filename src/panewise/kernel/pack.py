@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.kernel.bundle import dump
+from panewise.kernel.fill import FillLayout
 from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array
 from panewise.kernel.punctuate import Seen, source_columns
@@ -31,8 +32,12 @@ PAGE_ROWS = 1 << 19
 class Packer:
     """Deals the elements of one task to shards."""
 
-    def __init__(self, layout: Layout, shards: int, page_rows: int = PAGE_ROWS) -> None:
+    def __init__(
+        self, layout: Layout | FillLayout, shards: int, page_rows: int = PAGE_ROWS, side: int | None = None
+    ) -> None:
         self._layout, self._shards, self._page_rows = layout, shards, page_rows
+        # which of several inputs it is
+        self._label = {} if side is None else {"side": side}
         self._progress = layout.progress
         self._seen = Seen(self._progress)
         self._noticed = False
@@ -54,7 +59,7 @@ class Packer:
             yield from self._deal(pa.Table.from_batches(gathered))
         if self._noticed:
             tables = {} if self._seen.sources is None else {"sources": self._seen.sources}
-            page = dump(tables, {"seen": self._seen.facts()})
+            page = dump(tables, {"seen": self._seen.facts(), **self._label})
             yield from ((shard, page) for shard in range(self._shards))
 
     def _deal(self, elements: pa.Table) -> Iterator[tuple[int, bytes]]:
@@ -105,4 +110,4 @@ class Packer:
         for first, last in pairwise(edges):
             begin, end = int(offsets[first]), int(offsets[last])
             page = {"keys": table.slice(first, last - first), what: ordered.slice(begin, end - begin)}
-            yield int(shards[first]), dump(page, {})
+            yield int(shards[first]), dump(page, self._label)

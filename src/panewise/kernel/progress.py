@@ -15,7 +15,7 @@ from panewise.kernel.page import Array
 from panewise.spec.check import MAX_WHOLE
 from panewise.spec.duration import Amount, Duration
 
-__all__ = ["Progress", "check_amounts", "check_at", "progress_of"]
+__all__ = ["Progress", "aligned", "check_amounts", "check_at", "check_same_kind", "progress_of"]
 
 _DAY = 86_400_000_000
 
@@ -85,6 +85,10 @@ class Progress:
             return np.asarray(numbers + amount)
         return np.where(numbers > self.everything - amount, self.everything, numbers + amount)
 
+    def moved(self, numbers: Array, amount: float | int) -> Array:
+        """Each and an amount, which may be less than zero, as far as numbers go."""
+        return self.later(numbers, amount) if amount >= 0 else self.earlier(numbers, -amount)
+
     def amount(self, name: str, value: Amount) -> float | int:
         """An amount in the unit of `at`."""
         if self.unit in ("micros", "days"):
@@ -108,7 +112,7 @@ class Progress:
             raise InputError(
                 f"`{name}` ({value}) must be a whole number, because `at` is an integer. Round it, or cast `at`."
             )
-        if self.unit == "whole" and value > MAX_WHOLE:
+        if self.unit == "whole" and abs(value) > MAX_WHOLE:
             raise InputError(
                 f"`{name}` ({value}) is more than a 64-bit integer, which `at` is. Give less, or cast `at` to double."
             )
@@ -146,6 +150,35 @@ def progress_of(name: str, arrow: pa.DataType) -> Progress:
         return Progress("whole", pa.int64())
     check_at(name, str(arrow), pa.types.is_floating(arrow))
     return Progress("real", pa.float64())
+
+
+_KINDS = {"micros": "a time", "days": "a date", "whole": "an integer", "real": "a number"}
+_READS = {("micros", "days"), ("days", "micros"), ("real", "whole")}
+
+
+def check_same_kind(name: str, found: pa.DataType, segments: pa.DataType) -> None:
+    """Refuse to measure rows and segments by things that can't be compared."""
+    here, there = progress_of(name, found), progress_of(name, segments)
+    if here.unit != there.unit and (there.unit, here.unit) not in _READS:
+        raise InputError(
+            f"`at` ({name!r}) is {_KINDS[here.unit]} ({found}), and the segments are bounded by {_KINDS[there.unit]} "
+            f"({segments}): no row could be told to lie in one. Cast one of them, so that both are alike."
+        )
+    zones = [kind.tz is not None for kind in (found, segments) if pa.types.is_timestamp(kind)]
+    if len(set(zones)) > 1:
+        raise InputError(
+            f"`at` ({name!r}) has type {found}, and the segments are bounded by {segments}: one has a time zone and the "
+            "other none. Cast one of them, so that both are alike."
+        )
+
+
+def aligned(at: pa.Array, segments: pa.DataType) -> pa.Array:
+    """The `at` of rows as segments have it: a time on the day that it is on, a day at its beginning."""
+    if pa.types.is_timestamp(at.type) and pa.types.is_date(segments):
+        return at.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+    if pa.types.is_date(at.type) and pa.types.is_timestamp(segments):
+        return at.cast(pa.timestamp("us")).cast(pa.timestamp("us", segments.tz))
+    return at.cast(progress_of("at", segments).type)
 
 
 def check_amounts(amounts: Iterable[tuple[str, Amount]], progress: Progress) -> None:

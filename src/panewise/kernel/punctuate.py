@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,9 @@ import pyarrow as pa
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import OrderedPer, Scheduled, SlackRows, SlackTime
+from panewise.spec.punctuate import OrderedPer, Punctuation, Scheduled, SlackRows, SlackTime
 
-__all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
+__all__ = ["Ordered", "Punctuator", "Seen", "is_per_key", "source_columns"]
 
 _NEVER = -1
 """On the clock: not yet."""
@@ -30,13 +29,25 @@ _TOLD = 100
 """Of how many sources it is told how far they are: a report is no place for more."""
 
 
-def is_per_key(plan: PlanSpec) -> bool:
+class Ordered(Protocol):
+    """A plan, or a filling: rows of keys, and how it is known how far they have come."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+
+    @property
+    def punctuation(self) -> Punctuation | None:
+        """What is promised of its rows."""
+
+
+def is_per_key(plan: Ordered) -> bool:
     """Whether each key is a source in order by itself, so that its own rows say how far it has come."""
     given = plan.punctuation
     return isinstance(given, OrderedPer) and set(given.sources) == set(plan.keys)
 
 
-def source_columns(plan: PlanSpec) -> tuple[str, ...]:
+def source_columns(plan: Ordered) -> tuple[str, ...]:
     """The columns that name a row's source, where progress is worked out per source."""
     match plan.punctuation:
         case SlackTime(per=columns):
@@ -77,7 +88,7 @@ class Seen:
         top = np.asarray(facts["top"], progress.dtype)
         return cls(progress, top, until, facts["clock"], facts["final"], sources)
 
-    def rows(self, plan: PlanSpec, at: Array, sources: Sequence[pa.Array]) -> None:
+    def rows(self, plan: Ordered, at: Array, sources: Sequence[pa.Array]) -> None:
         """Take note of rows: their `at`, and where they come from."""
         if not len(at):
             return
@@ -117,7 +128,7 @@ def _latest(table: pa.Table) -> pa.Table:
 class Punctuator:
     """The promises about a whole stream: fed with what tasks saw, it says how far the stream has come."""
 
-    def __init__(self, plan: PlanSpec, progress: Progress) -> None:
+    def __init__(self, plan: Ordered, progress: Progress) -> None:
         self._spec, self._progress = plan.punctuation, progress
         self._named = list(source_columns(plan))
         self.until = progress.nothing

@@ -5,11 +5,15 @@ One pass over rows in order, resumable at any row: all state is in arrays, one r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from panewise.kernel import folds
 from panewise.kernel import segmenting as sg
 from panewise.kernel.compiled import compiled
+from panewise.kernel.page import Array
 from panewise.kernel.segmenting import (
     ALL,
     BREAKS,
@@ -49,6 +53,7 @@ __all__ = [
     "forget_stale",
     "has_forgotten",
     "run_page",
+    "starts",
 ]  # fmt: skip
 
 # settings beyond the shared ones
@@ -107,6 +112,26 @@ def forget_stale(state: dict[str, Any]) -> None:
     for slots in unused:
         ff[slots] = 0
         fi[slots] = 0
+
+
+def starts(a: Array, s: Array, whole: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Slots, starts of their open piece and gap, or of what may open next, and whether that instant is excluded."""
+    possible, parts = whole[EXTENT] == POSSIBLE, whole[EMIT] == FRAGMENTS
+    is_open = s[:, RUN_OPEN] == 1
+    gap_open = (s[:, GAP_OPEN] == 1) | (is_open & (s[:, RUN_CERTAIN] == 0))
+    both = [(is_open, PIECE_START, PIECE_BEFORE, PIECE_SENT, PIECE_HAS_BEFORE, PIECE_PART)]
+    if whole[GAPS]:
+        both.append((gap_open, GAP_START, GAP_BEFORE, GAP_SENT, GAP_HAS_BEFORE, GAP_PART))
+    for chosen, start, before, sent, has_before, part in both:
+        slots = np.flatnonzero(chosen)
+        reaches_back = possible & (s[slots, has_before] == 1)
+        goes_on = parts & (s[slots, part] > 0)
+        found = np.where(goes_on, a[slots, sent], np.where(reaches_back, a[slots, before], a[slots, start]))
+        yield slots, found, goes_on | reaches_back
+    if possible:
+        # the next one reaches back to the last row
+        seen = np.flatnonzero(s[:, SEEN] == 1)
+        yield seen, a[seen, LAST], np.ones(len(seen), bool)
 
 
 @compiled

@@ -14,21 +14,19 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
+from panewise.kernel.arrivals import REASONS, Arrivals
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
-from panewise.kernel.keys import codes
+from panewise.kernel.keys import KeyTable
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array
-from panewise.kernel.punctuate import Punctuator, Seen, is_per_key, source_columns
+from panewise.kernel.punctuate import Punctuator, Seen
 from panewise.kernel.sequence import Layout, Reader, tied
 from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
 from panewise.spec.punctuate import Scheduled
 
 __all__ = ["REASONS", "TOTALS", "Outcome", "Shard"]
-
-REASONS = ("late", "after_idle", "null_at")
-"""Why a row is no part of any segment: progress had passed it, so had it after its source was left out, no `at`."""
 
 TOTALS = ("rows", *REASONS, "segments", "parts", "keys_found")
 """What is counted from the first micro-batch on: rows, late ones by reason, segments, parts, keys with a segment."""
@@ -65,10 +63,8 @@ class Shard:
         self._layout, self._progress = layout, layout.progress
         self._fingerprint = fingerprint(layout, shards)
         self._operator, self._reader, self._emitter = layout.operator, Reader(layout), layout.emitter
-        self.punctuator = Punctuator(layout.plan, self._progress)
+        self._arrivals = Arrivals(layout.plan, self._progress)
         self.totals = dict.fromkeys(TOTALS, 0)
-        self._per_key = is_per_key(layout.plan)
-        self._sources = [f"s{i}" for i in range(len(source_columns(layout.plan)))]
         schedule = layout.plan.scheme.schedule
         self._every = None
         if isinstance(layout.plan.punctuation, Scheduled) and schedule is not None:
@@ -76,22 +72,30 @@ class Shard:
             # two readings that enclose a third are at least so far apart
             slop = 0 if schedule.jitter is None else self._progress.amount("jitter", schedule.jitter)
             self._reach = 2 * (every - slop)
-        self._keys = [pa.array([], kind) for kind in layout.key_types]
-        self._until = np.empty(0, self._progress.dtype)
+        self._table = KeyTable(layout.key_types)
         self._last = np.empty(0, self._progress.dtype)
         self._waiting: pa.Table | None = None
         if state is not None:
             self._restore(state)
 
+    @property
+    def punctuator(self) -> Punctuator:
+        """How far the stream has come."""
+        return self._arrivals.punctuator
+
+    def promised(self) -> tuple[list[pa.Array], Array]:
+        """Keys, and for each an instant at or before which no segment or part to come starts."""
+        return self._table.columns, self._operator.promise(self._arrivals.until, self._progress)
+
     # ---- state
 
     def state(self) -> bytes:
         """All that the next micro-batch needs."""
-        count = len(self._until)
-        arrays = {**self._operator.state(count), "until": self._until, "last": self._last}
+        until = self._arrivals.until
+        arrays = {**self._operator.state(len(until)), "until": until, "last": self._last}
         tables = {"arrays": as_table(arrays)}
-        if self._keys:
-            tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._keys)})
+        if self._table.columns:
+            tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._table.columns)})
         if self._waiting is not None and len(self._waiting):
             tables["waiting"] = self._waiting
         if self.punctuator.sources is not None:
@@ -103,10 +107,11 @@ class Shard:
         tables, facts = unpack_state(state)
         check_fingerprint(facts["plan"], self._fingerprint)
         arrays = as_arrays(tables["arrays"])
-        self._until, self._last = arrays.pop("until"), arrays.pop("last")
+        self._arrivals.until, self._last = arrays.pop("until"), arrays.pop("last")
         self._operator.resume(arrays)
+        self._table.size = len(self._last)
         if "keys" in tables:
-            self._keys = [column.combine_chunks() for column in tables["keys"].columns]
+            self._table.restore([column.combine_chunks() for column in tables["keys"].columns])
         self._waiting = tables.get("waiting")
         self.punctuator.restore(facts["progress"], tables.get("sources"))
         self.totals |= facts["totals"]
@@ -129,18 +134,20 @@ class Shard:
         counts = {"rows": 0 if table is None else len(table), **dict.fromkeys(REASONS, 0)}
         late = None
         if table is not None:
-            table, slots, late = self._without_late(table, slots, before, counts)
+            table, slots, late = self._arrivals.without_late(table, slots, before, counts)
         self.punctuator.take(seen, watermark)
-        self._promise(promises)
+        about, of = self._gather(promises)
+        if about is not None:
+            self._arrivals.promise(about, of)
         found = self._advance(table, slots)
-        segments = self._emitter.batch(self._keys, found) if len(found) else None
+        segments = self._emitter.batch(self._table.columns, found) if len(found) else None
         partial = (found.flags & sg.PARTIAL_FLAG) != 0
         counts |= {
             "segments": int((~partial).sum()),
             "parts": int(partial.sum()),
             "open": self._operator.open,
             "waiting": 0 if self._waiting is None else len(self._waiting),
-            "keys": len(self._until),
+            "keys": len(self._table),
         }
         first = {"keys_found": int((~partial & (found.ids == 0)).sum())}
         for name in TOTALS:
@@ -152,79 +159,22 @@ class Shard:
         if not pages:
             return None, np.empty(0, np.int64)
         keys = pa.concat_tables([keys for keys, _ in pages])
-        known, new = len(self._until), len(keys)
-        columns = [
-            pa.concat_arrays([old, keys.column(i).combine_chunks().cast(old.type)]) for i, old in enumerate(self._keys)
-        ]
-        if columns:
-            found, firsts = codes(columns, known + new)
-            self._keys = [column.take(pa.array(firsts)) for column in columns]
-            slots, count = found[known:], len(firsts)
-        else:
-            slots, count = np.zeros(new, np.int64), 1
-        nothing = np.full(count - known, self._progress.nothing, self._progress.dtype)
-        self._until = np.concatenate([self._until, nothing])
+        named = [keys.column(i).combine_chunks() for i in range(len(self._table.columns))]
+        slots = self._table.slots(named, len(keys))
+        self._arrivals.grow(len(self._table))
+        nothing = np.full(len(self._table) - len(self._last), self._progress.nothing, self._progress.dtype)
         self._last = np.concatenate([self._last, nothing])
         rows = pa.concat_tables([rows for _, rows in pages])
         return rows, np.repeat(slots, np.asarray(keys.column("n").to_numpy()))
 
-    def _without_late(
-        self, rows: pa.Table, slots: Array, before: Any, counts: dict[str, int]
-    ) -> tuple[pa.Table, Array, pa.Table | None]:
-        """The rows that keep every promise; those that do not are counted, and kept aside where they are wanted."""
-        absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
-        bad = np.zeros(len(rows), bool) if absent is None else absent.copy()
-        reason = np.full(len(rows), REASONS.index("null_at"), np.int8)
-        until = np.maximum(self._until[slots], before)
-        if (until > self._progress.nothing).any():
-            at = self._numbers(rows, absent)
-            late = (at <= until) & (until > self._progress.nothing) & ~bad
-            if late.any():
-                reason[late] = REASONS.index("late")
-                if self._sources:
-                    sources = [rows.column(name).combine_chunks() for name in self._sources]
-                    reason[late & self.punctuator.was_idle(sources)] = REASONS.index("after_idle")
-                bad |= late
-        kept = rows.drop_columns(self._sources) if self._sources else rows
-        if not bad.any():
-            return kept, slots, None
-        told = reason[bad]
-        for i, name in enumerate(REASONS):
-            counts[name] += int((told == i).sum())
-        aside = None
-        if "row" in rows.column_names:
-            aside = pa.table({"reason": pa.array(REASONS).take(pa.array(told)), "row": rows.column("row").filter(bad)})
-        return kept.filter(pa.array(~bad)), slots[~bad], aside
-
-    def _numbers(self, rows: pa.Table, absent: Array | None = None) -> Array:
-        column = rows.column("at").combine_chunks()
-        if absent is None or not absent.any():
-            return self._progress.numbers(column)
-        found = np.full(len(rows), self._progress.nothing, self._progress.dtype)
-        found[~absent] = self._progress.numbers(column.drop_null())
-        return found
-
-    def _promise(self, pages: list[tuple[pa.Table, pa.Table]]) -> None:
-        """Move single keys on, as punctuations about them say."""
-        table, slots = self._gather(pages)
-        if table is not None:
-            present = np.asarray(table.column("at").is_valid().to_numpy())
-            at = self._progress.numbers(table.column("at").drop_null().combine_chunks())
-            finite = np.isfinite(at)
-            np.maximum.at(self._until, slots[present][finite], at[finite])
-
     def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
         """Let go of what progress has passed, and tell the operator how far each key has come."""
         rows, slots, at = self._with_waiting(fresh, slots)
-        count = len(self._until)
-        if self._per_key and len(at):
-            highest = self._until.copy()
-            np.maximum.at(highest, slots, self._progress.below(at))
-            self._until = highest
-        np.maximum(self._until, self.punctuator.until, out=self._until)
+        count = len(self._table)
+        self._arrivals.advance(slots, at)
         if self._every is not None and len(at):
             self._follow(slots, at, self._every)
-        until = self._until[slots]
+        until = self._arrivals.until[slots]
         released = (at <= until) & (until > self._progress.nothing)
         if rows is not None and not released.all():
             stays = ~released
@@ -241,10 +191,11 @@ class Shard:
         offsets = np.zeros(count + 1, np.int64)
         np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
         ends = np.full(count, self.punctuator.final)
-        told = self._until > self._progress.nothing
+        reached = self._arrivals.until
+        told = reached > self._progress.nothing
         batch = rows.combine_chunks().to_batches()[0] if rows is not None and len(rows) else self._reader.empty()
-        soonest = self._progress.above(self._until)
-        page = self._reader.page(batch, at, offsets, np.arange(count), ends, (told, self._until, soonest))
+        soonest = self._progress.above(reached)
+        page = self._reader.page(batch, at, offsets, np.arange(count), ends, (told, reached, soonest))
         return self._operator.on_page(page)
 
     def _with_waiting(self, fresh: pa.Table | None, slots: Array) -> tuple[pa.Table | None, Array, Array]:
@@ -263,21 +214,21 @@ class Shard:
             return None, slots, np.empty(0, self._progress.dtype)
         # a row that is not late by now never will be: nobody will ask how it was
         fresh = fresh.drop_columns(["row"]) if "row" in fresh.column_names else fresh
-        return fresh, slots.astype(np.int64), self._numbers(fresh)
+        return fresh, slots.astype(np.int64), self._arrivals.numbers(fresh)
 
     def _follow(self, slots: Array, at: Array, every: Any) -> None:
         """Move keys on along readings that follow one another, which nothing can lie between."""
         order = np.lexsort((at, slots))
         known = self._last > self._progress.nothing
         # a key whose first row progress has passed is known from there on
-        passed = at <= self._until[slots]
+        passed = at <= self._arrivals.until[slots]
         first = self._last.copy()
         np.maximum.at(first, slots[passed], at[passed])
         known |= first > self._progress.nothing
-        until = self._until.copy()
+        until = self._arrivals.until.copy()
         exact = self._progress.dtype
         _contiguous(at[order], slots[order], exact(every), exact(self._reach), first, known, until)
-        self._until = until
+        self._arrivals.until = until
 
     def _ordering(self, rows: pa.Table) -> pa.Table:
         return rows.drop_columns(["at"])
@@ -292,7 +243,7 @@ class Shard:
         if ties == "error":
             row = order[int(np.flatnonzero(same)[0])]
             plan = self._layout.plan
-            named = zip(plan.keys, self._keys, strict=True)
+            named = zip(plan.keys, self._table.columns, strict=True)
             where = ", ".join(f"{name}={key[int(slots[row])].as_py()!r}" for name, key in named)
             raise tied(plan, at[row : row + 1], self._progress, where)
         kept = np.ones(len(order), bool)

@@ -7,7 +7,7 @@ by fields at their end: what an older state lacks is zero.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from panewise.errors import StateError
 from panewise.kernel.bundle import Facts, dump, load
+from panewise.kernel.fill import FillLayout
 from panewise.kernel.sequence import Layout
 
-__all__ = ["VERSION", "check_fingerprint", "fingerprint", "pack_state", "unpack_state"]
+__all__ = ["VERSION", "check_fingerprint", "fill_fingerprint", "fingerprint", "pack_state", "unpack_state"]
 
 VERSION = 2
 _HEADER = struct.Struct("<4sH")
@@ -61,6 +62,23 @@ def fingerprint(layout: Layout, shards: int) -> dict[str, str]:
     told["agg"] = ", ".join(f"{name} = {call} of {kind}" for (name, call), kind in kinds)
     told["emit"] = layout.emit.mode
     told["shards"] = str(shards)
+    return told
+
+
+def fill_fingerprint(layouts: Sequence[FillLayout], shards: int, whole_rows: bool) -> dict[str, str]:
+    """The same of what fills segments; what is said of their framing is in its own state."""
+    told = {"shards": str(shards), "rows": str(whole_rows)}
+    for i, layout in enumerate(layouts):
+        given = layout.filling
+        kinds = zip(layout.agg, layout.input_types, strict=True)
+        told |= {
+            f"filling {i} by": ", ".join(f"{n} {kind}" for n, kind in zip(given.keys, layout.key_types, strict=True)),
+            f"filling {i} at": f"{given.time} {layout.at_type}",
+            f"filling {i} where": str(given.where),
+            f"filling {i} widen": f"{given.before}, {given.after}",
+            f"filling {i} shift": str(given.shift),
+            f"filling {i} agg": ", ".join(f"{name} = {call} of {kind}" for (name, call), kind in kinds),
+        }
     return told
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Table = Union[pa.Table, pa.RecordBatch, pd.DataFrame, pl.DataFrame, pl.LazyFrame]
 
-__all__ = ["Applied", "apply_local", "segments_local"]
+__all__ = ["Applied", "apply_local", "condition_of", "inputs_of", "segments_local"]
 
 _DAY = 86_400_000_000
 
@@ -57,7 +57,8 @@ def _value(option: str, value: Value, table: pa.Table) -> pa.Array:
     return plain(found.cast(pa.float64(), safe=False))
 
 
-def _condition(option: str, text: str, table: pa.Table) -> pa.Array:
+def condition_of(option: str, text: str, table: pa.Table) -> pa.Array:
+    """A boolean expression."""
     found = _evaluated(option, text, table)
     if pa.types.is_null(found.type):
         return found.cast(pa.bool_())
@@ -65,8 +66,12 @@ def _condition(option: str, text: str, table: pa.Table) -> pa.Array:
     return found
 
 
+def inputs_of(calls: tuple[tuple[str, Aggregate], ...], table: pa.Table) -> list[pa.Array | None]:
+    """What aggregates read."""
+    return [_input(name, call, table) for name, call in calls]
+
+
 def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
-    """What an aggregate reads."""
     if call.argument is None:
         return None
     found = _evaluated(f"agg[{name}]", call.argument, table)
@@ -95,8 +100,8 @@ def apply_local(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...], table:
     breaks = [source.plain("tie_break", name) for name in plan.tie_break]
     values = [_value(scheme.value_option, value, source.rows) for value in scheme.values]
     named = zip(scheme.condition_options, scheme.conditions, strict=False)
-    conditions = [_condition(option, text, source.rows) for option, text in named]
-    inputs = [_input(name, call, source.rows) for name, call in calls]
+    conditions = [condition_of(option, text, source.rows) for option, text in named]
+    inputs = inputs_of(calls, source.rows)
     types = tuple(None if column is None else column.type for column in inputs)
     layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit)
     columns = {f"k{i}": key for i, key in enumerate(keys)}
@@ -109,7 +114,7 @@ def apply_local(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...], table:
     rows = pa.table(columns)
     if not isinstance(plan.punctuation, InBand):
         return Applied(rows, layout)
-    return Applied(rows, layout, pc.fill_null(_condition("condition", plan.punctuation.condition, source.rows), False))
+    return Applied(rows, layout, pc.fill_null(condition_of("condition", plan.punctuation.condition, source.rows), False))
 
 
 def _checked(plan: object, page_rows: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from panewise.spec.aggregates import Aggregate
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
-__all__ = ["Source", "is_plain", "plain", "read"]
+__all__ = ["Source", "is_plain", "plain", "read", "read_columns", "whole_rows"]
 
 _TABLES = ("DataFrame", "LazyFrame", "Series")
 _UNREADABLE = (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError)
@@ -81,21 +81,38 @@ class Source:
 
 def read(table: Any, plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...]) -> Source:
     """Check that it is a table, and take what the plan names."""
-    names, column, rows, index = _opened(table)
     scheme = plan.scheme
     texts = [*(value.text for value in scheme.values), *scheme.conditions]
     if isinstance(plan.punctuation, InBand):
         texts.append(plan.punctuation.condition)
-    text = "\n".join([*texts, *(call.argument for _, call in agg if call.argument is not None)]).lower()
-    listed = {name.lower() for name in (plan.ordered_by, *plan.keys, *plan.tie_break, *source_columns(plan))}
+    texts += [call.argument for _, call in agg if call.argument is not None]
+    return read_columns(table, (plan.ordered_by, *plan.keys, *plan.tie_break, *source_columns(plan)), texts)
+
+
+def read_columns(table: Any, listed: Sequence[str], texts: Sequence[str]) -> Source:
+    """Check that it is a table, and take the columns that are listed, or that SQL texts name."""
+    names, column, rows, index = _opened(table)
+    text = "\n".join(texts).lower()
+    wanted = {name.lower() for name in listed}
     columns = []
     for i, name in enumerate(names):
-        if name.lower() in listed or _occurs(name.lower(), text):
+        if name.lower() in wanted or _occurs(name.lower(), text):
             with _readable(name):
                 columns.append(plain(column(i)))
         else:
             columns.append(pa.nulls(rows))
     return Source(pa.table(columns, names=names), index)
+
+
+def whole_rows(table: Any) -> pa.StructArray:
+    """The rows of a table as they are."""
+    names, column, _, _ = _opened(table)
+    columns = []
+    for i, name in enumerate(names):
+        with _readable(name):
+            found = column(i)
+            columns.append(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found)
+    return pa.StructArray.from_arrays(columns, names=names)
 
 
 def plain(column: Any) -> pa.Array:

@@ -18,12 +18,14 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import check_input
+from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
-from panewise.kernel.progress import check_at
-from panewise.kernel.punctuate import source_columns
+from panewise.kernel.progress import check_at, check_same_kind
+from panewise.kernel.punctuate import Ordered, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
+from panewise.spec.fill import Filling, check_keys
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand, per_key
@@ -31,11 +33,12 @@ from panewise.spec.punctuate import InBand, per_key
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Applied", "Dealt", "apply", "shard_of"]
+__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "shard_of"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _REALS = (T.FloatType, T.DoubleType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
+_ROW = "panewise row"
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -58,7 +61,8 @@ class Applied:
     """The columns that order the rows of a key."""
 
 
-def _named(name: str) -> str:
+def named(name: str) -> str:
+    """A column's name as SQL has it."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -106,11 +110,12 @@ class _Source:
 
     def __init__(self, df: DataFrame, at: str) -> None:
         self._given, self._twice = df, _twice(df)
-        # NaN is null in every column that we read; unused columns are pruned by Spark
+        # NaN is null in every column that we read
         kinds = {f.name: f.dataType for f in df.schema.fields if isinstance(f.dataType, _REALS)}
-        reals = {name: _real(F.col(_named(name)), kind) for name, kind in kinds.items() if name not in self._twice}
-        # Connect refuses to replace no columns
-        self.df = df.withColumns(reals) if reals else df
+        reals = {name: _real(F.col(named(name)), kind) for name, kind in kinds.items() if name not in self._twice}
+        # the row as it was is taken before; unused columns are pruned by Spark
+        row = F.struct(*(F.col(named(name)) for name in df.columns if name not in self._twice))
+        self.df = df.withColumns({**reals, _ROW: row})
         self._types: dict[str, T.StructType] = {}
         self.at, self.at_type = self._column("at", at)
         usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
@@ -128,7 +133,7 @@ class _Source:
             raise InputError(
                 f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own."
             )
-        return F.col(_named(found[0])), self._given.schema[found[0]].dataType
+        return F.col(named(found[0])), self._given.schema[found[0]].dataType
 
     def plain(self, role: str, name: str) -> tuple[Column, T.DataType]:
         """A column by its name, of values that can be ordered."""
@@ -152,7 +157,13 @@ class _Source:
 
     def whole(self) -> Column:
         """The row as it is."""
-        return F.struct(*(F.col(_named(name)) for name in self.df.columns if name not in self._twice))
+        return F.col(named(_ROW))
+
+    def promises(self, plan: Ordered) -> Column | None:
+        """Which rows are punctuations, where they come in the data."""
+        if not isinstance(plan.punctuation, InBand):
+            return None
+        return F.coalesce(self.condition("condition", plan.punctuation.condition), F.lit(False))
 
     def look_up(self, texts: Sequence[str]) -> None:
         """Look expressions up in one go; where that fails, each is asked by itself, and says why."""
@@ -251,6 +262,22 @@ def shard_of(keys: Sequence[Column], shards: int) -> Column:
     return F.pmod(F.xxhash64(*keys), F.lit(shards)).cast("int") if keys else F.lit(0)
 
 
+def _dealt(
+    source: _Source, plan: Ordered, promises: Column | None, keys: Sequence[Column], dealt: Dealt
+) -> dict[str, Column]:
+    """What a stream's rows carry besides: where they come from, what they are, and where they go."""
+    columns = {f"s{i}": source.plain("per", name)[0] for i, name in enumerate(source_columns(plan))}
+    kind = F.lit(ROW)
+    if promises is not None:
+        kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
+    columns["kind"] = kind.cast("tinyint")
+    columns["shard"] = shard_of(keys, dealt.shards)
+    columns["clock"] = F.lit(None).cast("bigint")
+    if dealt.late:
+        columns["row"] = source.whole()
+    return columns
+
+
 def apply(
     plan: PlanSpec,
     agg: tuple[tuple[str, Aggregate], ...],
@@ -276,20 +303,67 @@ def apply(
     key_types = tuple(_arrow(kind) for _, kind in keys)
     layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs), emit)
     columns = {f"k{i}": column for i, (column, _) in enumerate(keys)} | ordering
-    promises = None
-    if isinstance(plan.punctuation, InBand):
-        promises = F.coalesce(source.condition("condition", plan.punctuation.condition), F.lit(False))
+    promises = source.promises(plan)
     if dealt is not None:
-        columns |= {f"s{i}": source.plain("per", name)[0] for i, name in enumerate(source_columns(plan))}
-        kind = F.lit(ROW)
-        if promises is not None:
-            kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
-        columns["kind"] = kind.cast("tinyint")
-        columns["shard"] = shard_of([column for column, _ in keys], dealt.shards)
-        columns["clock"] = F.lit(None).cast("bigint")
-        if dealt.late:
-            columns["row"] = source.whole()
+        columns |= _dealt(source, plan, promises, [column for column, _ in keys], dealt)
     elif promises is not None:
         source.df = source.df.filter(~promises)
     rows = source.df.select(*(column.alias(name) for name, column in columns.items()))
     return Applied(rows, layout, fields, tuple(ordering))
+
+
+@dataclass(frozen=True)
+class AppliedFilling:
+    """A DataFrame that holds just what the fill sees, and the layout of it."""
+
+    df: DataFrame
+    layout: FillLayout
+
+
+def apply_filling(
+    filling: Filling,
+    calls: tuple[tuple[str, Aggregate], ...],
+    df: DataFrame,
+    segments: T.StructType,
+    keys: tuple[str, ...],
+    dealt: Dealt,
+    stream: bool = False,
+) -> AppliedFilling:
+    """Check a filling against a DataFrame and against the segments, and select what the fill needs."""
+    source = _Source(df, filling.time)
+    texts = [call.argument for _, call in calls if call.argument is not None]
+    source.look_up([*texts, *(() if filling.where is None else (filling.where,))])
+    bound = cast(T.StructType, segments["segment"].dataType)["start"].dataType
+    check_same_kind(filling.time, _arrow(source.at_type), _arrow(bound))
+    columns: dict[str, Column] = {}
+    fits = F.lit(True)
+    for i, (name, key) in enumerate(zip(filling.keys, keys, strict=True)):
+        column, found = source.key(name)
+        target = segments[key].dataType
+        whole = isinstance(found, T.IntegralType) and isinstance(target, T.IntegralType)
+        check_keys(name, found.simpleString(), key, target.simpleString(), found == target or whole)
+        columns[f"k{i}"] = column if found == target else column.try_cast(target)
+        if found != target:
+            # a number that the segments' type can't hold is none of theirs
+            fits = fits & (column.isNull() | columns[f"k{i}"].isNotNull())
+    columns["at"] = source.at if source.at_type == bound else source.at.cast(bound)
+    inputs = [source.input(name, call) for name, call in calls]
+    for name, (argument, _) in zip(input_columns(calls), inputs, strict=True):
+        if name is not None and argument is not None:
+            columns[name] = argument
+    key_types = tuple(_arrow(segments[key].dataType) for key in keys)
+    layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs))
+    if filling.where is not None:
+        fits = fits & F.coalesce(source.condition("where", filling.where), F.lit(False))
+    promises = source.promises(filling)
+    owners = [columns[f"k{i}"] for i in range(len(keys))]
+    if stream:
+        columns |= _dealt(source, filling, promises, owners, dealt)
+        kept = fits if promises is None else promises | fits
+    else:
+        columns["shard"] = shard_of(owners, dealt.shards)
+        if dealt.late:
+            columns["row"] = source.whole()
+        kept = (fits if promises is None else ~promises & fits) & source.at.isNotNull()
+    rows = source.df.filter(kept).select(*(column.alias(name) for name, column in columns.items()))
+    return AppliedFilling(rows, layout)

@@ -82,8 +82,8 @@ AmountLike = Union[str, int, float, timedelta, Duration]
 """What users write for one."""
 
 
-def amount(name: str, value: object, *, zero: bool = False) -> Amount:
-    """Check and convert one positive amount; one that may be `zero` too, where that means something.
+def amount(name: str, value: object, *, zero: bool = False, signed: bool = False) -> Amount:
+    """Check and convert one positive amount; one that may be `zero` too, or less, where that means something.
 
     >>> amount("min_duration", "2 minutes")
     Duration(micros=120000000)
@@ -107,11 +107,14 @@ def amount(name: str, value: object, *, zero: bool = False) -> Amount:
             'Give text like "2 minutes", a timedelta, or a number where `at` is a number.'
         )
     size = result.micros if isinstance(result, Duration) else result
-    if zero and not size >= 0:
+    if signed:
+        if not math.isfinite(size):
+            raise SpecError(f"`{name}` ({value}) is no number. Give an amount, or leave `{name}` out.")
+    elif zero and not size >= 0:
         raise SpecError(f"`{name}` ({value}) can't be less than zero. Give zero or more, or leave `{name}` out.")
-    if not zero and not size > 0:
+    elif not zero and not size > 0:
         raise SpecError(f"`{name}` ({value}) must be more than zero. Give a positive amount, or leave `{name}` out.")
-    if isinstance(result, Duration) and size > MAX_WHOLE:
+    if isinstance(result, Duration) and abs(size) > MAX_WHOLE:
         raise SpecError(
             f"`{name}` ({value}) is longer than a time can be: {_LONGEST} days, in microseconds of 64 bits. "
             f"Give less, or leave `{name}` out."

@@ -1,0 +1,267 @@
+"""Rows for segments: what `plan.fill` gives, and the ways to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from panewise.errors import InputError, SpecError, did_you_mean
+from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.duration import AmountLike
+from panewise.spec.fill import Filling
+from panewise.spec.fill import filling as checked_filling
+from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import Punctuation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["ONLY", "Fill", "FillingSource", "Options", "filling", "is_segments"]
+
+Calls = tuple[tuple[str, Aggregate], ...]
+ONLY = ""
+"""The name of a source that is the only one."""
+_COUNT = "panewise n"
+"""How the names begin of counts that only say whether a segment has rows."""
+
+
+@dataclass(frozen=True)
+class FillingSource:
+    """A DataFrame whose rows fill segments, and how."""
+
+    df: DataFrame
+    at: str | None = None
+    by: object = None
+    where: str | None = None
+    widen: object = None
+    shift: AmountLike | None = None
+    punctuation: Punctuation | None = None
+
+
+def filling(
+    df: DataFrame,
+    at: str | None = None,
+    *,
+    by: str | list[str] | tuple[str, ...] | Mapping[str, str] | None = None,
+    where: str | None = None,
+    widen: tuple[AmountLike | None, AmountLike | None] | None = None,
+    shift: AmountLike | None = None,
+    punctuation: Punctuation | None = None,
+) -> FillingSource:
+    """One of several sources of `plan.fill`; what is left out is as in the plan."""
+    return FillingSource(df, at, by, where, widen, shift, punctuation)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A source, checked against the plan."""
+
+    df: DataFrame
+    filling: Filling
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a fill is run; most of it concerns streams."""
+
+    keep_empty: bool = False
+    late: bool = False
+    shards: int | None = None
+    control: str | None = None
+    clock: DataFrame | None = None
+    emit: str = "final"
+    fragment_every: AmountLike | None = None
+
+    def framing(self) -> dict[str, Any]:
+        """What `segments` takes of it."""
+        given = {"late": self.late or None, "shards": self.shards, "control": self.control, "clock": self.clock}
+        return {name: value for name, value in given.items() if value is not None} | self.sent()
+
+    def sent(self) -> dict[str, Any]:
+        """What is sent of an open segment."""
+        return {"emit": self.emit, "fragment_every": self.fragment_every}
+
+
+class Fill:
+    """Segments and the sources that fill them: `.rows()` gives each matching row, `.agg(...)` one row a segment."""
+
+    def __init__(
+        self,
+        plan: PlanSpec,
+        find: Callable[..., DataFrame],
+        framing: DataFrame,
+        sources: Mapping[str, FillingSource],
+        options: Options,
+    ) -> None:
+        if options.emit == "updates":
+            raise SpecError(
+                '`emit` ("updates") sends all of a segment again and again, and a row fills it once. '
+                'Use "fragments", or "final".'
+            )
+        self._plan, self._find, self._framing, self._options = plan, find, framing, options
+        self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
+        self._stored = is_segments(framing)
+
+    def agg(self, calls: Mapping[str, Any] | None = None, /, **named: Any) -> DataFrame:
+        """Each segment with aggregates over its rows: `agg(n="count(*)")`.
+
+        Of several sources, by name: `agg(bgp={"n": "count(*)"}, cpu={"top": "max(load)"})`.
+        """
+        asked = self._asked({**(calls or {}), **named})
+        fused, rest = self._fused(asked)
+        counts = [name for name in fused if name.startswith(_COUNT)]
+        # rows of the framing itself are in every segment
+        every = self._options.keep_empty or any(name not in rest for name in asked) and not counts
+        if not every and (len(rest) > 1 or counts):
+            for i, name in enumerate(rest):
+                rest[name] = (*rest[name], (f"{_COUNT}{i}", Aggregate("count", None)))
+                counts.append(f"{_COUNT}{i}")
+        found = self._filled(fused, rest, every or bool(counts))
+        if counts and not every:
+            found = found.filter(" or ".join(f"`{count}` > 0" for count in counts))
+        wanted = [result for calls in asked.values() for result, _ in calls]
+        last = [*wanted, *counts]
+        return found.select(*(f"`{c}`" for c in found.columns if c not in last), *(f"`{c}`" for c in wanted))
+
+    def rows(self, source: str | None = None) -> DataFrame:
+        """Each matching row with its segment: the segment's columns, then `row`; of several sources, of this one."""
+        if source is None and len(self._sources) > 1:
+            raise SpecError(f"`source` (None): rows of which one? {did_you_mean('', self._sources)}")
+        name = next(iter(self._sources)) if source is None else source
+        if name not in self._sources:
+            raise SpecError(f"`source` ({name!r}) is no source of this fill. {did_you_mean(name, self._sources)}")
+        if self._options.keep_empty:
+            raise SpecError(
+                "`keep_empty` (True) keeps segments without rows, and rows() gives rows. Use agg(...), or leave it out."
+            )
+        side = self._sources[name]
+        if side.df.isStreaming:
+            from panewise.spark.fill_stream import matching_rows as of_streams
+
+            return of_streams(self._plan, self._source(), side.df, side.filling, self._options)
+        from panewise.spark.fill import Stored, matching_rows
+
+        segments = self._segments({})
+        found = Stored(segments, self._plan.keys, side.df, side.filling, (), self._options.shards, whole_rows=True)
+        return matching_rows(found)
+
+    def _segments(self, fused: Mapping[str, str]) -> DataFrame:
+        """The segments, with what can be computed on the way."""
+        if self._stored:
+            return self._framing.dropDuplicates()
+        return self._find(self._framing, fused or None, **self._options.framing())
+
+    def _source(self) -> DataFrame:
+        """What a stream of rows meets: the rows that draw segments, if they are a stream too; or known segments."""
+        return self._framing if self._framing.isStreaming else self._segments({})
+
+    def _filled(self, fused: Mapping[str, str], rest: Mapping[str, Calls], keep_empty: bool) -> DataFrame:
+        """Segments with all aggregates: those of streams in one stage, then those of stored tables one by one."""
+        from panewise.spark.fill import Stored, aggregated
+
+        options = replace(self._options, keep_empty=keep_empty)
+        streams = {name: calls for name, calls in rest.items() if self._sources[name].df.isStreaming}
+        tables = {name: calls for name, calls in rest.items() if name not in streams}
+        live = self._framing.isStreaming
+        found = None if live and streams else self._segments(fused)
+        if live and streams:
+            found = self._streamed(self._framing, fused, streams, options)
+        for name, calls in tables.items():
+            side = self._sources[name]
+            assert found is not None
+            stored = Stored(found, self._plan.keys, side.df, side.filling, calls, self._options.shards)
+            found = aggregated(stored, keep_empty)
+        if streams and not live:
+            found = self._streamed(found, {}, streams, options)
+        assert found is not None
+        return found
+
+    def _streamed(
+        self, source: DataFrame, fused: Mapping[str, str], streams: Mapping[str, Calls], options: Options
+    ) -> DataFrame:
+        from panewise.spark.fill_stream import aggregated
+
+        sides = [(name, self._sources[name].df, self._sources[name].filling, streams[name]) for name in streams]
+        return aggregated(self._plan, source, fused, sides, options)
+
+    def _asked(self, given: Mapping[str, Any]) -> dict[str, Calls]:
+        """The aggregates of each source."""
+        if not given:
+            raise SpecError('`agg` (nothing) needs an aggregate. Write .agg(n="count(*)"), or use .rows().')
+        if list(self._sources) == [ONLY]:
+            return {ONLY: self._named(aggregates(given))}
+        found: dict[str, Calls] = {}
+        for name, calls in given.items():
+            if name not in self._sources:
+                raise SpecError(f"`agg` ({name!r}) is no source of this fill. {did_you_mean(name, self._sources)}")
+            if not isinstance(calls, Mapping) or not calls:
+                raise SpecError(
+                    f"`agg[{name}]` ({calls!r}) must map names of results to aggregate calls of that source. "
+                    f'Write agg({name}={{"n": "count(*)"}}).'
+                )
+            found[name] = self._named(aggregates(calls))
+        every = [result.lower() for calls in found.values() for result, _ in calls]
+        for result in every:
+            if every.count(result) > 1:
+                raise SpecError(f"`agg` ({result!r}) is given for two sources. Choose another name for one of them.")
+        return found
+
+    def _named(self, calls: Calls) -> Calls:
+        taken = [name.lower() for name in (self._framing.columns if self._stored else self._plan.keys)]
+        for name, _ in calls:
+            if name.lower() in taken:
+                raise SpecError(f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name.")
+        return calls
+
+    def _fused(self, asked: Mapping[str, Calls]) -> tuple[dict[str, str], dict[str, Calls]]:
+        """What the framing can compute on its way, from its own rows; and the rest."""
+        fused: dict[str, str] = {}
+        rest = {}
+        for name, calls in asked.items():
+            side = self._sources[name]
+            given = side.filling
+            own = side.df is self._framing and not self._stored and not given.moves
+            own = own and given.time == self._plan.time and given.keys == self._plan.keys
+            if own and (given.where is None or all(call.function not in ("first", "last") for _, call in calls)):
+                fused |= {result: _where(call, given.where) for result, call in calls}
+                if given.where is not None:
+                    fused[f"{_COUNT} of {name}"] = _where(Aggregate("count", None), given.where)
+            else:
+                rest[name] = calls
+        return fused, rest
+
+
+def _where(call: Aggregate, where: str | None) -> str:
+    """An aggregate over the rows for which a condition holds.
+
+    >>> _where(Aggregate("sum", "x"), "y > 0"), _where(Aggregate("count", None), "y > 0")
+    ('sum(case when y > 0 then x end)', 'count(case when y > 0 then 1 end)')
+    """
+    if where is None:
+        return str(call)
+    return f"{call.function}(case when {where} then {'1' if call.argument is None else call.argument} end)"
+
+
+def _checked(plan: PlanSpec, name: str, source: object) -> _Side:
+    if not isinstance(source, FillingSource):
+        raise SpecError(
+            f"`filling_source` ({name!r}: {type(source).__name__}): of several sources each says how it fills. "
+            'Write {"name": pw.filling(df, "time")}.'
+        )
+    if not hasattr(source.df, "isStreaming"):
+        raise InputError(
+            f"`filling_source` ({type(source.df).__name__}) must be a DataFrame of Spark. "
+            "For tables in memory use pw.fill_local."
+        )
+    at = plan.ordered_by if source.at is None else source.at
+    given = checked_filling(plan.keys, at, source.by, source.where, source.widen, source.shift, source.punctuation)
+    return _Side(source.df, given)
+
+
+def is_segments(df: Any) -> bool:
+    """Whether a DataFrame holds segments that were found before: it has a `segment` with id, start, end and bounds."""
+    for field in df.schema.fields:
+        if field.name == "segment" and hasattr(field.dataType, "names"):
+            return {"id", "start", "end", "bounds"} <= set(field.dataType.names)
+    return False

@@ -1,0 +1,207 @@
+"""What waits in a fill, in chunks of state: rows that a segment may still claim, segments that rows may still enter.
+
+A micro-batch reads and writes only the chunks that it touches. What is in each is told by an index, which is part of
+the shard's one state value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.kernel.bundle import dump, load
+from panewise.kernel.page import Array
+
+__all__ = ["CHUNK_BYTES", "SegmentChunks", "Store", "WaitingRows"]
+
+Store = MutableMapping[str, bytes]
+"""Where chunks lie, by name."""
+
+CHUNK_BYTES = 100_000
+"""About how large a chunk is: less makes many, more is read and written for little."""
+
+
+class _Chunks:
+    """Numbered chunks under one name, each a table, with an index of them as a table of its own."""
+
+    def __init__(self, store: Store, name: str, index: pa.Table, number: int = 0) -> None:
+        self._store, self._name, self.index, self.number = store, name, index, number
+
+    def _put(self, number: int, table: pa.Table) -> None:
+        self._store[f"{self._name}{number}"] = dump({"chunk": table.combine_chunks()}, {}, compressed=True)
+
+    def _get(self, number: int) -> pa.Table:
+        return load(self._store[f"{self._name}{number}"])[0]["chunk"]
+
+    def _remove(self, number: int) -> None:
+        del self._store[f"{self._name}{number}"]
+        self._keep(self._column("chunk") != number)
+
+    def _keep(self, kept: Array) -> None:
+        self.index = self.index.filter(pa.array(kept))
+
+    def _column(self, name: str) -> Array:
+        return np.asarray(self.index.column(name).to_numpy())
+
+    def _next(self) -> int:
+        self.number += 1
+        return self.number
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in pieces of about the size of a chunk."""
+    count = max(1, round(table.nbytes / CHUNK_BYTES))
+    size = -(-len(table) // count)
+    for first in range(0, len(table), size):
+        yield table.slice(first, size)
+
+
+class WaitingRows(_Chunks):
+    """Rows by slot and `at`; the index says of each chunk which slots it holds, how many rows, and between when."""
+
+    @staticmethod
+    def empty(dtype: Any) -> pa.Table:
+        """The index of no rows."""
+        at = pa.float64() if dtype == np.float64 else pa.int64()
+        fields = [("chunk", pa.int64()), ("slot", pa.int64()), ("n", pa.int64()), ("least", at), ("most", at)]
+        return pa.schema(fields).empty_table()
+
+    def __len__(self) -> int:
+        return int(self._column("n").sum())
+
+    def add(self, rows: pa.Table, slots: Array, at: Array) -> None:
+        """Keep rows, which are sorted by slot and `at`, with their slots and numbers beside them."""
+        table = rows.append_column("slot", pa.array(slots)).append_column("number", pa.array(at))
+        table = self._with_tail(table)
+        for piece in _pieces(table):
+            number = self._next()
+            self._put(number, piece)
+            self._note(number, piece)
+
+    def _with_tail(self, table: pa.Table) -> pa.Table:
+        """The rows, and those of the last chunk, if both are small."""
+        numbers = self._column("chunk")
+        if not len(numbers):
+            return table
+        tail = int(numbers.max())
+        old = self._get(tail)
+        if old.nbytes + table.nbytes > CHUNK_BYTES:
+            return table
+        self._remove(tail)
+        # whether a column may be null differs between micro-batches of one query
+        return pa.concat_tables([old, table], promote_options="default").sort_by(
+            [("slot", "ascending"), ("number", "ascending")]
+        )
+
+    def _note(self, number: int, piece: pa.Table) -> None:
+        slots, at = (np.asarray(piece.column(name).to_numpy()) for name in ("slot", "number"))
+        starts = np.concatenate([[0], np.flatnonzero(np.diff(slots)) + 1])
+        ends = np.append(starts[1:], len(slots))
+        told = [np.full(len(starts), number), slots[starts], ends - starts, at[starts], at[ends - 1]]
+        arrays = [pa.array(column, field.type) for column, field in zip(told, self.index.schema, strict=True)]
+        self.index = pa.concat_tables([self.index, pa.Table.from_arrays(arrays, schema=self.index.schema)])
+
+    def within(self, slots: Array, lo: Array, hi: Array, count: int) -> pa.Table | None:
+        """The rows of the chunks that may hold some within [lo, hi] of these slots."""
+        if not len(self.index) or not len(slots):
+            return None
+        dtype = lo.dtype
+        top, bottom = (np.inf, -np.inf) if dtype == np.float64 else (np.iinfo(dtype).max, np.iinfo(dtype).min)
+        first, last = np.full(count, top, dtype), np.full(count, bottom, dtype)
+        np.minimum.at(first, slots, lo)
+        np.maximum.at(last, slots, hi)
+        owner = self._column("slot")
+        meets = (self._column("least") <= last[owner]) & (self._column("most") >= first[owner])
+        found = [self._get(int(number)) for number in np.unique(self._column("chunk")[meets])]
+        if not found:
+            return None
+        return pa.concat_tables(found, promote_options="default").sort_by(
+            [("slot", "ascending"), ("number", "ascending")]
+        )
+
+    def let_go(self, limit: Array) -> None:
+        """Forget the rows at or before the limit of their slot; a chunk is written anew once half of it is gone."""
+        if not len(self.index):
+            return
+        numbers, counts = self._column("chunk"), self._column("n")
+        gone = self._column("most") <= limit[self._column("slot")]
+        if not gone.any():
+            return
+        chunks, inverse = np.unique(numbers, return_inverse=True)
+        rows, lost = (np.bincount(inverse, weights=w) for w in (counts, counts * gone))
+        for number, had, gave in zip(chunks, rows, lost, strict=True):
+            if gave == had:
+                self._remove(int(number))
+            elif 2 * gave >= had:
+                kept = self._get(int(number))
+                slots, at = (np.asarray(kept.column(name).to_numpy()) for name in ("slot", "number"))
+                kept = kept.filter(pa.array(at > limit[slots]))
+                self._remove(int(number))
+                fresh = self._next()
+                self._put(fresh, kept)
+                self._note(fresh, kept)
+        # of a chunk that stays whole, what is gone is not looked for again
+        self._keep(self._column("most") > limit[self._column("slot")])
+
+
+class SegmentChunks(_Chunks):
+    """Segments; the index says of each chunk how many it holds, and per source between when rows may enter them.
+
+    `due` is when the first of a chunk is complete, if all sources come that far.
+    """
+
+    @staticmethod
+    def empty(dtype: Any, sides: int) -> pa.Table:
+        """The index of no segments."""
+        at = pa.float64() if dtype == np.float64 else pa.int64()
+        fields = [("chunk", pa.int64()), ("n", pa.int64()), ("due", at)]
+        fields += [(f"{name}{i}", at) for i in range(sides) for name in ("least", "most")]
+        return pa.schema(fields).empty_table()
+
+    def __len__(self) -> int:
+        return int(self._column("n").sum())
+
+    def add(self, table: pa.Table, lo: Sequence[Array], hi: Sequence[Array]) -> None:
+        """Keep segments; `table` holds lo0, hi0, ... as columns too."""
+        order = np.argsort(np.min(np.stack(lo), axis=0), kind="stable")
+        table = table.take(pa.array(order))
+        numbers = self._column("chunk")
+        if len(numbers):
+            tail = int(numbers.max())
+            old = self._get(tail)
+            if old.nbytes + table.nbytes <= CHUNK_BYTES:
+                self._remove(tail)
+                table = pa.concat_tables([old, table], promote_options="default")
+        for piece in _pieces(table):
+            self.write(self._next(), piece)
+
+    def write(self, number: int, piece: pa.Table) -> None:
+        """A chunk as it now is."""
+        self._put(number, piece)
+        sides = (self.index.num_columns - 3) // 2
+        columns = [np.asarray(piece.column(f"{name}{i}").to_numpy()) for i in range(sides) for name in ("lo", "hi")]
+        due = np.max(np.stack(columns[1::2]), axis=0).min()
+        told = [number, len(piece), due]
+        for lo, hi in zip(columns[::2], columns[1::2], strict=True):
+            told += [lo.min(), hi.max()]
+        arrays = [pa.array([value], field.type) for value, field in zip(told, self.index.schema, strict=True)]
+        self.index = pa.concat_tables([self.index, pa.Table.from_arrays(arrays, schema=self.index.schema)])
+
+    def touched(self, spans: Sequence[tuple[Any, Any] | None], until: Any) -> Iterator[tuple[int, pa.Table]]:
+        """The chunks that rows of some source may enter, by their first and last `at`, or that may be complete.
+
+        Each is taken out: `write` puts it back.
+        """
+        if not len(self.index):
+            return
+        hit = self._column("due") <= until
+        for i, span in enumerate(spans):
+            if span is not None:
+                hit |= (self._column(f"least{i}") <= span[1]) & (self._column(f"most{i}") >= span[0])
+        for number in self._column("chunk")[hit]:
+            table = self._get(int(number))
+            self._remove(int(number))
+            yield int(number), table

@@ -1,0 +1,156 @@
+"""Fill: which rows lie within which segments. Two sorted sequences per key, merged; nothing else is compared.
+
+A segment reaches from `lo` to `hi`, both included: its bounds after widening and shifting. Rows and segments of one key
+share a slot; rows are sorted by slot, then by `at`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.kernel import tally
+from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.compiled import compiled
+from panewise.kernel.keys import codes
+from panewise.kernel.page import Array
+from panewise.kernel.progress import Progress, check_amounts, progress_of
+from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.fill import Filling
+
+__all__ = ["FillLayout", "Tallies", "located", "pairs", "reach", "sorted_rows", "together"]
+
+
+@dataclass(frozen=True)
+class FillLayout:
+    """A filling over columns of known types: what the executors share. `at` is as the segments have it."""
+
+    filling: Filling
+    agg: tuple[tuple[str, Aggregate], ...]
+    key_types: tuple[pa.DataType, ...]
+    at_type: pa.DataType
+    input_types: tuple[pa.DataType | None, ...]
+
+    def __post_init__(self) -> None:
+        check_amounts(self.filling.amounts, self.progress)
+
+    @property
+    def plan(self) -> Filling:
+        """What says how far the rows have come."""
+        return self.filling
+
+    @property
+    def progress(self) -> Progress:
+        """How `at` is held."""
+        return progress_of(self.filling.time, self.at_type)
+
+    @property
+    def aggregation(self) -> Aggregation:
+        """The aggregates over the rows of a segment."""
+        return Aggregation(self.agg, self.input_types)
+
+    def inputs(self, rows: pa.Table) -> Any:
+        """What aggregates read of rows a0, ..., as kernels take it."""
+        aggregation = self.aggregation
+        columns = [None if name is None else rows.column(name).combine_chunks() for name in input_columns(self.agg)]
+        return (aggregation.kinds, aggregation.lanes, *aggregation.read(columns, len(rows)))
+
+    def moves(self) -> tuple[float | int, float | int]:
+        """How far the bounds of a segment are moved, in the unit of `at`."""
+        given = self.filling
+        sizes = [0 if a is None else self.progress.amount("widen", a) for a in (given.before, given.after)]
+        shift = 0 if given.shift is None else self.progress.amount("shift", given.shift)
+        return shift - sizes[0], shift + sizes[1]
+
+
+@dataclass
+class Tallies:
+    """The aggregates of some segments, while rows are still added."""
+
+    floats: Array
+    ints: Array
+
+    @classmethod
+    def empty(cls, segments: int, aggregates: int) -> Tallies:
+        """Of no rows yet."""
+        shape = (segments, aggregates, tally.N_CELLS)
+        return cls(np.zeros(shape, np.float64), np.zeros(shape, np.int64))
+
+    def add(self, first: Array, last: Array, inputs: Any, at: Array) -> None:
+        """Add rows first[s] to last[s] to segment s."""
+        tally.tally_ranges(self.floats, self.ints, first, last, inputs, tally.ranks(at))
+
+    def merge(self, owner: Array, kinds: Array, more: Tallies) -> None:
+        """Add tally i of `more` to segment owner[i]."""
+        tally.merge_runs(self.floats, self.ints, owner, kinds, more.floats, more.ints)
+
+    def results(self, aggregation: Aggregation) -> list[pa.Array]:
+        """One array per aggregate."""
+        return aggregation.results(*tally.as_folds(aggregation.kinds, self.floats, self.ints))
+
+
+def reach(layout: FillLayout, segment: pa.StructArray) -> tuple[Array, Array]:
+    """The first and the last instant of each segment that rows are taken from, after widening; none where hi < lo."""
+    progress = layout.progress
+    start, end = (progress.numbers(segment.field(name)) for name in ("start", "end"))
+    bounds = segment.field("bounds")
+    opens = np.asarray(pc.starts_with(bounds, "[").to_numpy(zero_copy_only=False), bool)
+    closes = np.asarray(pc.ends_with(bounds, "]").to_numpy(zero_copy_only=False), bool)
+    by_start, by_end = layout.moves()
+    lo, hi = progress.moved(start, by_start), progress.moved(end, by_end)
+    return np.where(opens, lo, progress.above(lo)), np.where(closes, hi, progress.below(hi))
+
+
+def together(a: Sequence[pa.Array], b: Sequence[pa.Array], rows_a: int, rows_b: int) -> tuple[Array, Array, int]:
+    """Slots for two lists of keys, the same for equal ones, and how many there are."""
+    if not a:
+        return np.zeros(rows_a, np.int64), np.zeros(rows_b, np.int64), 1
+    both = [pa.concat_arrays([x, y.cast(x.type)]) for x, y in zip(a, b, strict=True)]
+    found, firsts = codes(both, rows_a + rows_b)
+    return found[:rows_a], found[rows_a:], len(firsts)
+
+
+def sorted_rows(slots: Array, at: Array, count: int) -> tuple[Array | None, Array]:
+    """How to sort rows by slot, then `at` (None where they are), and where each slot begins."""
+    order = None
+    if not _is_sorted(slots, at):
+        order = np.lexsort((at, slots))
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
+    return order, offsets
+
+
+@compiled
+def _is_sorted(slots: Any, at: Any) -> bool:
+    for i in range(1, len(at)):
+        if slots[i] < slots[i - 1] or (slots[i] == slots[i - 1] and at[i] < at[i - 1]):
+            return False
+    return True
+
+
+@compiled
+def located(slots: Any, lo: Any, hi: Any, offsets: Any, at: Any) -> Any:
+    """For each segment the rows within its reach: from, and up to but not including."""
+    first = np.zeros(len(slots), np.int64)
+    last = np.zeros(len(slots), np.int64)
+    for s in range(len(slots)):
+        begin, end = offsets[slots[s]], offsets[slots[s] + 1]
+        if begin == end or hi[s] < lo[s]:
+            continue
+        rows = at[begin:end]
+        first[s] = begin + np.searchsorted(rows, lo[s], side="left")
+        last[s] = begin + np.searchsorted(rows, hi[s], side="right")
+    return first, last
+
+
+def pairs(first: Array, last: Array) -> tuple[Array, Array]:
+    """Segments and rows that belong together, one pair after another."""
+    counts = last - first
+    owner = np.repeat(np.arange(len(first)), counts)
+    offsets = np.cumsum(counts) - counts
+    return owner, np.arange(int(counts.sum())) - np.repeat(offsets - first, counts)

@@ -1,0 +1,265 @@
+"""Aggregates that merge: what a segment keeps of rows that come from anywhere, in any order, in any pieces.
+
+A fold (`kernel/folds.py`) takes rows in order. A tally does not care: sums are held to twice the digits of a float64,
+or in 128 bits, so that the order in which rows are added does not show; first and last keep the `at` of their row, and
+among rows of one `at` the least value is first and the largest last, null before all others. A tally of A aggregates
+is float64 [A, 4] and int64 [A, 4]:
+
+===============  ==============================  =========================================
+kind             floats                          integers
+===============  ==============================  =========================================
+COUNT_ROWS, ..   -                               n
+SUM_F, AVG       sum, and what it lacks          n
+SUM_I            -                               n, sum: low 64 bits, high 64 bits
+MIN_F, MAX_F     value                           n
+MIN_I, MAX_I     -                               n, value
+STDDEV           sum, lack; squares, lack        n
+FIRST_F, ..      value                           0 none, 1 value, 2 null; rank of its `at`
+FIRST_I, ..      -                               the same; rank; value
+===============  ==============================  =========================================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from panewise.kernel.compiled import compiled
+from panewise.kernel.folds import (
+    AVG,
+    COUNT_ROWS,
+    FIRST_F,
+    FIRST_I,
+    LAST_F,
+    MAX_F,
+    MAX_I,
+    MIN_F,
+    MIN_I,
+    OVERFLOWN,
+    STDDEV,
+    SUM_F,
+    SUM_I,
+)
+from panewise.kernel.page import Array
+
+__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges"]
+
+N_CELLS = 4
+_SPLIT = 134217729.0
+_SMALLEST = 2.0**-100
+"""Squares that differ by less than this, relatively, are equal: what is left is the error of their sums."""
+
+
+def ranks(at: Array) -> Array:
+    """`at` as whole numbers in the same order.
+
+    >>> ranks(np.array([-1.5, 0.0, 2.0])).argsort()
+    array([0, 1, 2])
+    """
+    if at.dtype == np.int64:
+        return at
+    bits = np.asarray(at + 0.0, np.float64).view(np.int64)
+    return np.where(bits < 0, np.iinfo(np.int64).max ^ bits, bits)
+
+
+@compiled
+def _add(high: Any, low: Any, x: Any) -> Any:
+    """A sum of twice the digits, and x."""
+    s = high + x
+    if not np.isfinite(s):
+        return s, 0.0
+    b = s - high
+    low += (high - (s - b)) + (x - b)
+    total = s + low
+    return total, low - (total - s)
+
+
+@compiled
+def _square(x: Any) -> Any:
+    """x * x, and what that lacks."""
+    p = x * x
+    c = _SPLIT * x
+    if not np.isfinite(c) or not np.isfinite(p):
+        return p, 0.0
+    high = c - (c - x)
+    low = x - high
+    return p, ((high * high - p) + 2.0 * high * low) + low * low
+
+
+@compiled
+def _add_whole(ti: Any, low: Any, high: Any) -> None:
+    """Add 128 bits to 128 bits."""
+    before = np.uint64(ti[1])
+    after = before + np.uint64(low)
+    ti[1] = np.int64(after)
+    ti[2] += high + (1 if after < before else 0)
+
+
+@compiled
+def _is_before(rank: Any, null: Any, value: Any, other_rank: Any, other_null: Any, other: Any) -> Any:
+    """Whether a row comes before another: by `at`, then null, then by value."""
+    if rank != other_rank:
+        return rank < other_rank
+    if null or other_null:
+        return null and not other_null
+    return value < other
+
+
+@compiled
+def _end_row(tf: Any, ti: Any, kind: Any, state: Any, rank: Any, real: Any, whole: Any) -> None:
+    """Let a row be the first or the last, if it is."""
+    floats = kind <= LAST_F
+    if ti[0] != 0:
+        null, other = state == 2, ti[0] == 2
+        ahead = kind == FIRST_F or kind == FIRST_I
+        if floats:
+            before = _is_before(rank, null, real, ti[1], other, tf[0])
+            after = _is_before(ti[1], other, tf[0], rank, null, real)
+        else:
+            before = _is_before(rank, null, whole, ti[1], other, ti[2])
+            after = _is_before(ti[1], other, ti[2], rank, null, whole)
+        if not (before if ahead else after):
+            return
+    ti[0], ti[1] = state, rank
+    if floats:
+        tf[0] = real
+    else:
+        ti[2] = whole
+
+
+@compiled
+def _add_row(tf: Any, ti: Any, inputs: Any, rank: Any, i: Any) -> None:
+    kinds, lanes, floats, ints, valid = inputs
+    for a in range(len(kinds)):
+        kind = kinds[a]
+        if kind == COUNT_ROWS:
+            ti[a, 0] += 1
+            continue
+        lane = lanes[a]
+        if kind >= FIRST_F:
+            real, whole = 0.0, 0
+            if kind <= LAST_F:
+                real = floats[lane, i]
+            else:
+                whole = ints[lane, i]
+            _end_row(tf[a], ti[a], kind, 1 if valid[a, i] else 2, rank[i], real, whole)
+            continue
+        if not valid[a, i]:
+            continue
+        n = ti[a, 0]
+        ti[a, 0] = n + 1
+        if kind == SUM_F or kind == AVG:
+            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], floats[lane, i])
+        elif kind == SUM_I:
+            term = ints[lane, i]
+            _add_whole(ti[a], term, -1 if term < 0 else 0)
+        elif kind == MIN_F:
+            if n == 0 or floats[lane, i] < tf[a, 0]:
+                tf[a, 0] = floats[lane, i]
+        elif kind == MAX_F:
+            if n == 0 or floats[lane, i] > tf[a, 0]:
+                tf[a, 0] = floats[lane, i]
+        elif kind == MIN_I:
+            if n == 0 or ints[lane, i] < ti[a, 1]:
+                ti[a, 1] = ints[lane, i]
+        elif kind == MAX_I:
+            if n == 0 or ints[lane, i] > ti[a, 1]:
+                ti[a, 1] = ints[lane, i]
+        elif kind == STDDEV:
+            x = floats[lane, i]
+            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], x)
+            p, e = _square(x)
+            tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], p)
+            tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], e)
+
+
+@compiled
+def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
+    """Add one tally to another."""
+    for a in range(len(kinds)):
+        kind = kinds[a]
+        if more_i[a, 0] == 0:
+            continue
+        if kind >= FIRST_F:
+            _end_row(tf[a], ti[a], kind, more_i[a, 0], more_i[a, 1], more_f[a, 0], more_i[a, 2])
+            continue
+        n = ti[a, 0]
+        ti[a, 0] = n + more_i[a, 0]
+        if kind == SUM_F or kind == AVG or kind == STDDEV:
+            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], more_f[a, 0])
+            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], more_f[a, 1])
+            if kind == STDDEV:
+                tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], more_f[a, 2])
+                tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], more_f[a, 3])
+        elif kind == SUM_I:
+            _add_whole(ti[a], more_i[a, 1], more_i[a, 2])
+        elif kind == MIN_F:
+            if n == 0 or more_f[a, 0] < tf[a, 0]:
+                tf[a, 0] = more_f[a, 0]
+        elif kind == MAX_F:
+            if n == 0 or more_f[a, 0] > tf[a, 0]:
+                tf[a, 0] = more_f[a, 0]
+        elif kind == MIN_I:
+            if n == 0 or more_i[a, 1] < ti[a, 1]:
+                ti[a, 1] = more_i[a, 1]
+        elif kind == MAX_I:
+            if n == 0 or more_i[a, 1] > ti[a, 1]:
+                ti[a, 1] = more_i[a, 1]
+
+
+@compiled
+def tally_ranges(tf: Any, ti: Any, first: Any, last: Any, inputs: Any, rank: Any) -> None:
+    """Add rows first[s] to last[s] to tally s."""
+    for s in range(len(first)):
+        for i in range(first[s], last[s]):
+            _add_row(tf[s], ti[s], inputs, rank, i)
+
+
+@compiled
+def merge_runs(tf: Any, ti: Any, owner: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
+    """Add tally i of `more` to tally owner[i]."""
+    for i in range(len(owner)):
+        _merge(tf[owner[i]], ti[owner[i]], kinds, more_f[i], more_i[i])
+
+
+def as_folds(kinds: Array, tf: Array, ti: Array) -> tuple[Array, Array]:
+    """Tallies as folds, which results are made of."""
+    ff = np.zeros((*tf.shape[:2], 3), np.float64)
+    fi = np.zeros((*ti.shape[:2], 2), np.int64)
+    ff[..., 0], fi[..., 0] = tf[..., 0], ti[..., 0]
+    for a, kind in enumerate(kinds):
+        if kind in (MIN_I, MAX_I):
+            fi[:, a, 1] = ti[:, a, 1]
+        elif kind == SUM_I:
+            fi[:, a, 1] = ti[:, a, 1]
+            fi[ti[:, a, 2] != ti[:, a, 1] >> 63, a, 0] = OVERFLOWN
+        elif kind >= FIRST_I:
+            fi[:, a, 1] = ti[:, a, 2]
+        elif kind == STDDEV:
+            ff[:, a, 1] = _squared_distances(tf[:, a], np.maximum(ti[:, a, 0], 1))
+    return ff, fi
+
+
+@compiled
+def _squared_distances(tf: Any, n: Any) -> Any:
+    """The sum of squared distances from the mean: squares - sum * sum / n, to twice the digits."""
+    found = np.empty(len(tf))
+    for i in range(len(tf)):
+        high, low = tf[i, 0], tf[i, 1]
+        p, e = _square(high)
+        e += 2.0 * high * low
+        q = p / n[i]
+        # what q * n lacks of p
+        c, d = _SPLIT * q, _SPLIT * np.float64(n[i])
+        qh, nh = c - (c - q), d - (d - np.float64(n[i]))
+        ql, nl = q - qh, n[i] - nh
+        t = q * n[i]
+        rest = ((qh * nh - t) + qh * nl + ql * nh) + ql * nl
+        r = ((p - t) - rest + e) / n[i]
+        s, lack = _add(tf[i, 2], tf[i, 3], -q)
+        s, lack = _add(s, lack, -r)
+        found[i] = s + lack if abs(s + lack) > _SMALLEST * tf[i, 2] or not np.isfinite(s) else 0.0
+        if found[i] < 0.0:
+            found[i] = 0.0
+    return found

@@ -1,0 +1,160 @@
+"""Fill without Spark: tables in memory, the same kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.errors import InputError, SpecError
+from panewise.kernel.fill import FillLayout
+from panewise.kernel.matching import UID, Merger, chunks, filled, matched, pages
+from panewise.kernel.progress import aligned, check_same_kind
+from panewise.local.runner import condition_of, inputs_of, segments_local
+from panewise.local.source import plain, read_columns, whole_rows
+from panewise.spec.aggregates import Aggregate, aggregates, input_columns
+from panewise.spec.fill import Filling, check_keys
+from panewise.spec.fill import filling as checked_filling
+from panewise.spec.plan import PlanSpec
+
+if TYPE_CHECKING:
+    from panewise.local.runner import Table
+
+__all__ = ["apply_filling", "fill_local"]
+
+
+def fill_local(
+    plan: PlanSpec,
+    framing: Table,
+    filling: Table,
+    agg: Mapping[str, str] | None = None,
+    *,
+    at: str | None = None,
+    by: object = None,
+    where: str | None = None,
+    widen: object = None,
+    shift: object = None,
+    keep_empty: bool = False,
+) -> pa.Table:
+    """The segments of a table in memory with the rows of another: what `plan.fill` gives on Spark.
+
+    With `agg` one row a segment, without it one for each matching row. `framing` may hold segments found before.
+
+    >>> import panewise as pw
+    >>> hot = pw.threshold_frames("temp > 32").at("t")
+    >>> readings, visits = pa.table({"t": [1, 2, 3], "temp": [33, 34, 30]}), pa.table({"t": [0, 1, 2, 9]})
+    >>> pw.fill_local(hot, readings, visits, {"n": "count(*)"}, widen=(1, None)).column("n").to_pylist()
+    [3]
+    """
+    given = checked_filling(plan.keys, plan.ordered_by if at is None else at, by, where, widen, shift)
+    calls = aggregates(agg)
+    stored = _segments(framing)
+    if stored is None and framing is filling and not given.moves and where is None and agg is not None:
+        if given.time == plan.time and given.keys == plan.keys:
+            return segments_local(plan, framing, agg)
+    segments = segments_local(plan, framing).replace_schema_metadata(None) if stored is None else stored
+    for name, _ in calls:
+        if name.lower() in (column.lower() for column in segments.column_names):
+            raise SpecError(f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name.")
+    rows, layout = apply_filling(given, calls, filling, segments, plan.keys, with_rows=not calls)
+    return _filled(segments, plan.keys, rows, layout, keep_empty)
+
+
+def _segments(table: Any) -> pa.Table | None:
+    """A table of segments found before, or None if it is one of rows."""
+    if not isinstance(table, (pa.Table, pa.RecordBatch)) or "segment" not in table.schema.names:
+        return None
+    kind = table.schema.field("segment").type
+    if not pa.types.is_struct(kind) or not {"id", "start", "end", "bounds"} <= {f.name for f in kind}:
+        return None
+    return table if isinstance(table, pa.Table) else pa.Table.from_batches([table])
+
+
+def apply_filling(
+    given: Filling,
+    calls: tuple[tuple[str, Aggregate], ...],
+    table: Table,
+    segments: pa.Table | pa.Schema,
+    keys: tuple[str, ...],
+    with_rows: bool,
+) -> tuple[pa.Table, FillLayout]:
+    """Check a filling against a table, and evaluate what the fill needs: k0.., at, a0.., row."""
+    schema = segments.schema if isinstance(segments, pa.Table) else segments
+    texts = [call.argument for _, call in calls if call.argument is not None]
+    texts += [given.where] if given.where is not None else []
+    source = read_columns(table, (given.time, *given.keys), texts)
+    kind = schema.field("segment").type.field("start").type
+    at = source.at(given.time)
+    check_same_kind(given.time, at.type, kind)
+    columns = {}
+    fits = None
+    for i, (name, key) in enumerate(zip(given.keys, keys, strict=True)):
+        found, target = source.plain("by", name), schema.field(key).type
+        check_keys(name, str(found.type), key, str(target), found.type == target or _whole(found.type, target))
+        cast, valid = _cast(found, target)
+        columns[f"k{i}"] = cast
+        fits = valid if fits is None else pc.and_(fits, valid)
+    columns["at"] = aligned(at, kind)
+    inputs = inputs_of(calls, source.rows)
+    for name, column in zip(input_columns(calls), inputs, strict=True):
+        if name is not None:
+            columns[name] = column
+    layout = FillLayout(
+        given,
+        calls,
+        tuple(schema.field(key).type for key in keys),
+        kind,
+        tuple(None if column is None else column.type for column in inputs),
+    )
+    if with_rows:
+        columns["row"] = whole_rows(table)
+    rows = pa.table(columns)
+    if given.where is not None:
+        fulfilled = pc.fill_null(condition_of("where", given.where, source.rows), False)
+        fits = fulfilled if fits is None else pc.and_(fits, fulfilled)
+    return rows if fits is None else rows.filter(fits), layout
+
+
+def _whole(a: pa.DataType, b: pa.DataType) -> bool:
+    return pa.types.is_integer(a) and pa.types.is_integer(b)
+
+
+def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+    """Integers of another width, and which of them fit."""
+    if column.type == target:
+        return column, pa.array([True]).take(pa.array([0] * len(column)))
+    wide = column.cast(pa.int64())
+    narrow = wide.cast(target, safe=False)
+    return narrow, pc.fill_null(pc.equal(narrow.cast(pa.int64()), wide), True)
+
+
+def _filled(
+    segments: pa.Table, keys: tuple[str, ...], rows: pa.Table, layout: FillLayout, keep_empty: bool
+) -> pa.Table:
+    present = rows.filter(pc.is_valid(rows.column("at")))
+    dealt = present.append_column("shard", pa.array([0]).take(pa.array([0] * len(present))))
+    named = {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
+    numbered = pa.table(
+        {
+            "shard": pa.array([0] * len(segments), pa.int32()),
+            **named,
+            UID: pa.array(range(len(segments)), pa.int64()),
+            **{name: segments.column(name) for name in segments.column_names},
+        }
+    )
+    all_chunks = [piece for _, piece, _, _ in chunks(layout, numbered.to_batches())]
+    all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
+    if not layout.agg:
+        if keep_empty:
+            raise InputError("`keep_empty` (True) keeps segments without rows: give `agg`, or leave it out.")
+        schema = segments.schema.append(rows.schema.field("row"))
+        found = [matched(layout, chunk, page) for chunk in all_chunks for page in all_pages]
+        return pa.concat_tables([schema.empty_table(), *(table for table in found if table is not None)])
+    outputs = [pa.field(output.name, output.type) for output in layout.aggregation.outputs]
+    result = pa.schema([*segments.schema, *outputs])
+    either = [*([None] if keep_empty else []), *all_pages]
+    partial = [filled(layout, chunk, page) for chunk in all_chunks for page in either]
+    batches = [batch for table in partial if table is not None for batch in table.combine_chunks().to_batches()]
+    return pa.Table.from_batches(Merger(layout, keys, result, unsorted=True).run(batches), result)

@@ -1,0 +1,131 @@
+"""Fill on Spark, from streams: rows that draw segments and rows that fill them meet in one stateful stage.
+
+framing --pack--> pages ─┐
+source  --pack--> pages ─┼ union --groupBy(shard).transformWithStateInPandas--> page --unpack--> results
+control --pack--> pages ─┘
+
+Segments that were found before are the state that the stage starts with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from panewise.errors import SpecError
+from panewise.kernel.fill import FillLayout
+from panewise.kernel.fillshard import EVERY, FillSpec
+from panewise.kernel.matching import gathered_by_shard
+from panewise.kernel.pack import Packer
+from panewise.kernel.sequence import Layout
+from panewise.spark.batch import result_schema
+from panewise.spark.fill_shard import FillProcessor
+from panewise.spark.source import Dealt, apply, apply_filling, named, shard_of
+from panewise.spark.stream import checked_stream, clocks, commands, elements_of, finished, packed
+from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.emit import emit as checked_emit
+from panewise.spec.fill import Filling
+from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import Watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from panewise.fill import Options
+
+__all__ = ["aggregated", "matching_rows"]
+
+Calls = tuple[tuple[str, Aggregate], ...]
+Side = tuple[str, "DataFrame", Filling, Calls]
+
+
+def aggregated(
+    plan: PlanSpec, source: DataFrame, fused: Mapping[str, str], sides: Sequence[Side], options: Options
+) -> DataFrame:
+    """Segments of a stream, or found before, with aggregates over the rows of streams."""
+    return _filled(plan, source, fused, sides, options, whole_rows=False)
+
+
+def matching_rows(
+    plan: PlanSpec, source: DataFrame, df: DataFrame, filling: Filling, options: Options
+) -> DataFrame:
+    """Each row of a stream with each segment that it lies in."""
+    return _filled(plan, source, {}, [("", df, filling, ())], options, whole_rows=True)
+
+
+def _filled(
+    plan: PlanSpec,
+    source: DataFrame,
+    fused: Mapping[str, str],
+    sides: Sequence[Side],
+    options: Options,
+    whole_rows: bool,
+) -> DataFrame:
+    live = source.isStreaming
+    count = 0
+    for name, df, filling, _ in sides:
+        count = checked_stream(filling, df, options.shards, f"of {name}" if name else "of `filling_source`")
+    late: dict[str, T.DataType] = {}
+    pages: list[DataFrame] = []
+    framing: Layout | None = None
+    if live:
+        checked_stream(plan, source, options.shards, "")
+        sent = checked_emit(options.emit, options.fragment_every)
+        applied = apply(plan, aggregates(fused or None), source, sent, Dealt(count, options.late))
+        framing = applied.layout
+        made = result_schema(framing, applied.keys)
+        pages.append(packed(clocks(plan, applied.df, source, options.clock, count), framing, count))
+        if options.late:
+            late["framing"] = applied.df.schema["row"].dataType
+    else:
+        made = T.StructType([T.StructField(f.name, f.dataType) for f in source.schema.fields])
+    layouts: list[FillLayout] = []
+    for i, (name, df, filling, calls) in enumerate(sides):
+        dealt = Dealt(count, options.late or whole_rows)
+        found = apply_filling(filling, calls, df, made, plan.keys, count, dealt.late, stream=True)
+        layouts.append(found.layout)
+        clocked = clocks(filling, found.df, df, options.clock, count)
+        pages.append(packed(clocked, found.layout, count, side=i))
+        if options.late:
+            late[name or "filling"] = found.df.schema["row"].dataType
+        if whole_rows:
+            made = made.add("row", found.df.schema["row"].dataType)
+    if options.control is not None:
+        told = elements_of(commands(source.sparkSession, options.control), layouts[0].at_type)
+        pages.append(packed(told, layouts[0], count, side=EVERY))
+    union = pages[0]
+    for more in pages[1:]:
+        union = union.unionByName(more)
+    spec = FillSpec(framing, tuple(layouts), plan.keys, count, whole_rows)
+    marks = tuple(isinstance(p, Watermark) for p in (plan.punctuation if live else None, *(s[2].punctuation for s in sides)))
+    initial = None if live else _initial(source, plan.keys, count).groupBy("shard")
+    staged = union.groupBy("shard").transformWithStateInPandas(
+        FillProcessor(spec, marks),
+        "page binary",
+        "Append",
+        "EventTime" if any(marks) else "None",
+        initial,
+    )
+    if not whole_rows:
+        outputs = [pa.field(o.name, o.type) for layout in layouts for o in layout.aggregation.outputs]
+        made = T.StructType([*made.fields, *from_arrow_schema(pa.schema(outputs), prefer_timestamp_ntz=True).fields])
+    return finished(staged, made, late)
+
+
+def _initial(segments: DataFrame, keys: tuple[str, ...], shards: int) -> DataFrame:
+    """Segments found before, as pages by shard."""
+    if "shard" in segments.columns:
+        raise SpecError("`framing_source` has a column `shard`, which is used on the way. Rename it.")
+    owner = shard_of([F.col(named(name)) for name in keys], shards).alias("shard")
+    selected = segments.select(owner, *(F.col(named(name)) for name in segments.columns))
+
+    def deal(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for shard, page in gathered_by_shard(batches):
+            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
+
+    return selected.mapInArrow(deal, "shard int, page binary")

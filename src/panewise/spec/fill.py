@@ -1,0 +1,113 @@
+"""Filling: where the rows of segments come from, which of them count, and how far around a segment they may lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from panewise.errors import InputError, SpecError
+from panewise.spec.check import column, columns, sql
+from panewise.spec.duration import Amount, amount, same_kind
+from panewise.spec.punctuate import Punctuation
+from panewise.spec.punctuate import punctuation as checked_punctuation
+
+__all__ = ["Filling", "check_keys", "filling"]
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Rows in order of `time`, of the keys in `keys` (named as the plan's are ordered), for which `where` holds."""
+
+    time: str
+    keys: tuple[str, ...] = ()
+    where: str | None = None
+    before: Amount | None = None
+    after: Amount | None = None
+    shift: Amount | None = None
+    punctuation: Punctuation | None = None
+
+    @property
+    def ordered_by(self) -> str:
+        """The progressing attribute."""
+        return self.time
+
+    @property
+    def amounts(self) -> tuple[tuple[str, Amount], ...]:
+        """What is measured in `at`, under the names that users know."""
+        given = (("widen", self.before), ("widen", self.after), ("shift", self.shift))
+        promised = () if self.punctuation is None else self.punctuation.amounts
+        return (*((name, value) for name, value in given if value is not None), *promised)
+
+    @property
+    def moves(self) -> bool:
+        """Whether rows are taken from elsewhere than the bounds of a segment."""
+        return self.before is not None or self.after is not None or self.shift is not None
+
+
+def filling(
+    keys: tuple[str, ...],
+    at: object,
+    by: object = None,
+    where: object = None,
+    widen: object = None,
+    shift: object = None,
+    punctuation: object = None,
+) -> Filling:
+    """Check what `fill` is given, for segments of these keys.
+
+    >>> filling(("router",), "ts", {"router": "host"}, widen=("30 seconds", None)).keys
+    ('host',)
+    """
+    before, after = _widened(widen)
+    moved = None if shift is None else amount("shift", shift, signed=True)
+    for given in (after, moved):
+        if before is not None and given is not None and not same_kind(before, given):
+            raise SpecError(f"`widen` ({before}) and ({given}) are a length of time and a number. Give both alike.")
+    return Filling(
+        column("at", at),
+        _keys(keys, by),
+        None if where is None else sql("where", where),
+        before,
+        after,
+        moved,
+        None if punctuation is None else checked_punctuation(punctuation),
+    )
+
+
+def _keys(keys: tuple[str, ...], by: object) -> tuple[str, ...]:
+    if by is None:
+        return keys
+    if isinstance(by, Mapping):
+        unknown = [name for name in by if name not in keys]
+        if unknown:
+            known = ", ".join(f"`{name}`" for name in keys) or "none"
+            raise SpecError(f"`by` ({unknown[0]!r}) is no key of the plan: {known}. Map the plan's keys to columns.")
+        return tuple(column("by", by.get(name, name)) for name in keys)
+    named = columns("by", by) if not isinstance(by, str) else (column("by", by),)
+    if len(named) != len(keys):
+        raise SpecError(
+            f"`by` ({', '.join(named)}) names {len(named)} columns, and the plan has {len(keys)} keys: a row fills the "
+            "segments of its own key. Name one column for each, in the plan's order."
+        )
+    return named
+
+
+def _widened(widen: object) -> tuple[Amount | None, Amount | None]:
+    if widen is None:
+        return None, None
+    if isinstance(widen, str) or not isinstance(widen, (tuple, list)) or len(widen) != 2:
+        raise SpecError(
+            f"`widen` ({widen!r}) must be two amounts: how far before a segment, and how far after it. "
+            'Write ("30 seconds", None) for one side only.'
+        )
+    sides = [None if side is None else amount("widen", side, signed=True) for side in widen]
+    return sides[0], sides[1]
+
+
+def check_keys(name: str, found: str, key: str, segments: str, alike: bool) -> None:
+    """Refuse a key column whose values can't equal those of the segments."""
+    if not alike:
+        raise InputError(
+            f"`by` ({name!r}) has type {found}, and the key {key!r} of the segments {segments}: no two could be equal. "
+            "Cast one of them, so that both are alike."
+        )
