@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import AmountLike
-from panewise.spec.fill import Filling
+from panewise.spec.fill import Filling, FillOptions
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -17,7 +17,7 @@ from panewise.spec.punctuate import Punctuation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ONLY", "Fill", "FillingSource", "Options", "filling", "is_segments"]
+__all__ = ["ONLY", "Fill", "FillingSource", "filling", "is_segments"]
 
 Calls = tuple[tuple[str, Aggregate], ...]
 ONLY = ""
@@ -61,28 +61,6 @@ class _Side:
     filling: Filling
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a fill is run; most of it concerns streams."""
-
-    keep_empty: bool = False
-    late: bool = False
-    shards: int | None = None
-    control: str | None = None
-    clock: DataFrame | None = None
-    emit: str = "final"
-    fragment_every: AmountLike | None = None
-
-    def framing(self) -> dict[str, Any]:
-        """What `segments` takes of it."""
-        given = {"late": self.late or None, "shards": self.shards, "control": self.control, "clock": self.clock}
-        return {name: value for name, value in given.items() if value is not None} | self.sent()
-
-    def sent(self) -> dict[str, Any]:
-        """What is sent of an open segment."""
-        return {"emit": self.emit, "fragment_every": self.fragment_every}
-
-
 class Fill:
     """Segments and the sources that fill them: `.rows()` gives each matching row, `.agg(...)` one row a segment."""
 
@@ -92,7 +70,7 @@ class Fill:
         find: Callable[..., DataFrame],
         framing: DataFrame,
         sources: Mapping[str, FillingSource],
-        options: Options,
+        options: FillOptions,
     ) -> None:
         if options.emit == "updates":
             raise SpecError(
@@ -112,7 +90,7 @@ class Fill:
         fused, rest = self._fused(asked)
         counts = [name for name in fused if name.startswith(_COUNT)]
         # rows of the framing itself are in every segment
-        every = self._options.keep_empty or any(name not in rest for name in asked) and not counts
+        every = self._options.keep_empty or (any(name not in rest for name in asked) and not counts)
         if not every and (len(rest) > 1 or counts):
             for i, name in enumerate(rest):
                 rest[name] = (*rest[name], (f"{_COUNT}{i}", Aggregate("count", None)))
@@ -172,13 +150,11 @@ class Fill:
             assert found is not None
             stored = Stored(found, self._plan.keys, side.df, side.filling, calls, self._options.shards)
             found = aggregated(stored, keep_empty)
-        if streams and not live:
-            found = self._streamed(found, {}, streams, options)
         assert found is not None
-        return found
+        return self._streamed(found, {}, streams, options) if streams and not live else found
 
     def _streamed(
-        self, source: DataFrame, fused: Mapping[str, str], streams: Mapping[str, Calls], options: Options
+        self, source: DataFrame, fused: Mapping[str, str], streams: Mapping[str, Calls], options: FillOptions
     ) -> DataFrame:
         from panewise.spark.fill_stream import aggregated
 
@@ -211,7 +187,9 @@ class Fill:
         taken = [name.lower() for name in (self._framing.columns if self._stored else self._plan.keys)]
         for name, _ in calls:
             if name.lower() in taken:
-                raise SpecError(f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name.")
+                raise SpecError(
+                    f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name."
+                )
         return calls
 
     def _fused(self, asked: Mapping[str, Calls]) -> tuple[dict[str, str], dict[str, Calls]]:

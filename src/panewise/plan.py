@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from panewise.errors import InputError, SpecError
-from panewise.fill import ONLY, Fill, FillingSource, Options
+from panewise.fill import ONLY, Fill, FillingSource
 from panewise.spec.check import choice, column, columns, flag
 from panewise.spec.duration import AmountLike
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.explain import explain
+from panewise.spec.fill import FillOptions
 from panewise.spec.plan import TIES, PlanSpec
 from panewise.spec.punctuate import Punctuation
 from panewise.spec.punctuate import punctuation as checked_punctuation
@@ -119,7 +120,7 @@ class Plan(PlanSpec):
         Of a streaming `filling_source`: `punctuation` says how it is known how far it has come. The rest is as for
         `segments`; `late=True` adds the rows of all sources that broke a promise.
         """
-        options = Options(flag("keep_empty", keep_empty), late, shards, control, clock, emit, fragment_every)
+        options = FillOptions(flag("keep_empty", keep_empty), late, shards, control, clock, emit, fragment_every)
         given = (at, by, where, widen, shift, punctuation)
         if not isinstance(filling_source, Mapping):
             sources = {ONLY: FillingSource(filling_source, *given)}

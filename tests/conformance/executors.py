@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import panewise as pw
 from conformance.transcripts import Story, plain, told
 from panewise.jobs import plan_from_mapping
-from panewise.kernel.shard import REASONS
+from panewise.kernel.arrivals import REASONS
 from panewise.local.stream import LocalStream
 from spark.tables import settings
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.kernel.punctuate import Ordered, Punctuator, is_per_key, source_columns
+from panewise.kernel.punctuate import Punctuator, is_per_key, source_columns
+from panewise.spec.punctuate import Ordered
 
 __all__ = ["REASONS", "Arrivals"]
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from panewise.kernel import tally
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.compiled import compiled
-from panewise.kernel.keys import codes
+from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.spec.aggregates import Aggregate, input_columns
@@ -117,11 +117,14 @@ def together(a: Sequence[pa.Array], b: Sequence[pa.Array], rows_a: int, rows_b: 
 
 def sorted_rows(slots: Array, at: Array, count: int) -> tuple[Array | None, Array]:
     """How to sort rows by slot, then `at` (None where they are), and where each slot begins."""
-    order = None
-    if not _is_sorted(slots, at):
+    if _is_sorted(slots, at):
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
+        return None, offsets
+    # rows mostly come in order, so that to group them is to sort them
+    order, offsets = grouped(slots, count)
+    if not _is_sorted(slots[order], at[order]):
         order = np.lexsort((at, slots))
-    offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
     return order, offsets
 
 

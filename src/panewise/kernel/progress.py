@@ -167,8 +167,8 @@ def check_same_kind(name: str, found: pa.DataType, segments: pa.DataType) -> Non
     zones = [kind.tz is not None for kind in (found, segments) if pa.types.is_timestamp(kind)]
     if len(set(zones)) > 1:
         raise InputError(
-            f"`at` ({name!r}) has type {found}, and the segments are bounded by {segments}: one has a time zone and the "
-            "other none. Cast one of them, so that both are alike."
+            f"`at` ({name!r}) has type {found}, and the segments are bounded by {segments}: one has a time zone and "
+            "the other none. Cast one of them, so that both are alike."
         )
 
 

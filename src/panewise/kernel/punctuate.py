@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,27 +18,15 @@ import pyarrow as pa
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.spec.punctuate import OrderedPer, Punctuation, Scheduled, SlackRows, SlackTime
+from panewise.spec.punctuate import Ordered, OrderedPer, Scheduled, SlackRows, SlackTime
 
-__all__ = ["Ordered", "Punctuator", "Seen", "is_per_key", "source_columns"]
+__all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
 
 _NEVER = -1
 """On the clock: not yet."""
 
 _TOLD = 100
 """Of how many sources it is told how far they are: a report is no place for more."""
-
-
-class Ordered(Protocol):
-    """A plan, or a filling: rows of keys, and how it is known how far they have come."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The key columns."""
-
-    @property
-    def punctuation(self) -> Punctuation | None:
-        """What is promised of its rows."""
 
 
 def is_per_key(plan: Ordered) -> bool:

@@ -77,7 +77,7 @@ def _add(high: Any, low: Any, x: Any) -> Any:
 
 @compiled
 def _square(x: Any) -> Any:
-    """x * x, and what that lacks."""
+    """X * x, and what that lacks."""
     p = x * x
     c = _SPLIT * x
     if not np.isfinite(c) or not np.isfinite(p):
@@ -203,9 +203,8 @@ def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
         elif kind == MIN_I:
             if n == 0 or more_i[a, 1] < ti[a, 1]:
                 ti[a, 1] = more_i[a, 1]
-        elif kind == MAX_I:
-            if n == 0 or more_i[a, 1] > ti[a, 1]:
-                ti[a, 1] = more_i[a, 1]
+        elif kind == MAX_I and (n == 0 or more_i[a, 1] > ti[a, 1]):
+            ti[a, 1] = more_i[a, 1]
 
 
 @compiled

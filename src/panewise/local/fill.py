@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,12 +13,14 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.matching import UID, Merger, chunks, filled, matched, pages
 from panewise.kernel.progress import aligned, check_same_kind
+from panewise.kernel.punctuate import source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
 from panewise.spec.fill import Filling, check_keys
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
     from panewise.local.runner import Table
@@ -51,9 +54,9 @@ def fill_local(
     given = checked_filling(plan.keys, plan.ordered_by if at is None else at, by, where, widen, shift)
     calls = aggregates(agg)
     stored = _segments(framing)
-    if stored is None and framing is filling and not given.moves and where is None and agg is not None:
-        if given.time == plan.time and given.keys == plan.keys:
-            return segments_local(plan, framing, agg)
+    own = stored is None and framing is filling and not given.moves and where is None
+    if own and calls and (given.time, given.keys) == (plan.time, plan.keys):
+        return segments_local(plan, framing, agg)
     segments = segments_local(plan, framing).replace_schema_metadata(None) if stored is None else stored
     for name, _ in calls:
         if name.lower() in (column.lower() for column in segments.column_names):
@@ -80,11 +83,13 @@ def apply_filling(
     keys: tuple[str, ...],
     with_rows: bool,
 ) -> tuple[pa.Table, FillLayout]:
-    """Check a filling against a table, and evaluate what the fill needs: k0.., at, a0.., row."""
+    """Check a filling against a table, and evaluate what the fill needs: k0.., at, a0.., row, s0.., promise."""
     schema = segments.schema if isinstance(segments, pa.Table) else segments
     texts = [call.argument for _, call in calls if call.argument is not None]
     texts += [given.where] if given.where is not None else []
-    source = read_columns(table, (given.time, *given.keys), texts)
+    marked = given.punctuation.condition if isinstance(given.punctuation, InBand) else None
+    texts += [marked] if marked is not None else []
+    source = read_columns(table, (given.time, *given.keys, *source_columns(given)), texts)
     kind = schema.field("segment").type.field("start").type
     at = source.at(given.time)
     check_same_kind(given.time, at.type, kind)
@@ -98,9 +103,9 @@ def apply_filling(
         fits = valid if fits is None else pc.and_(fits, valid)
     columns["at"] = aligned(at, kind)
     inputs = inputs_of(calls, source.rows)
-    for name, column in zip(input_columns(calls), inputs, strict=True):
-        if name is not None:
-            columns[name] = column
+    for read, column in zip(input_columns(calls), inputs, strict=True):
+        if read is not None:
+            columns[read] = column
     layout = FillLayout(
         given,
         calls,
@@ -110,21 +115,25 @@ def apply_filling(
     )
     if with_rows:
         columns["row"] = whole_rows(table)
-    rows = pa.table(columns)
+    columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(given))}
     if given.where is not None:
         fulfilled = pc.fill_null(condition_of("where", given.where, source.rows), False)
         fits = fulfilled if fits is None else pc.and_(fits, fulfilled)
+    if marked is not None:
+        columns["promise"] = pc.fill_null(condition_of("condition", marked, source.rows), False)
+        fits = None if fits is None else pc.or_(columns["promise"], fits)
+    rows = pa.table(columns)
     return rows if fits is None else rows.filter(fits), layout
 
 
 def _whole(a: pa.DataType, b: pa.DataType) -> bool:
-    return pa.types.is_integer(a) and pa.types.is_integer(b)
+    return bool(pa.types.is_integer(a) and pa.types.is_integer(b))
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
     """Integers of another width, and which of them fit."""
     if column.type == target:
-        return column, pa.array([True]).take(pa.array([0] * len(column)))
+        return column, pa.array(np.ones(len(column), bool))
     wide = column.cast(pa.int64())
     narrow = wide.cast(target, safe=False)
     return narrow, pc.fill_null(pc.equal(narrow.cast(pa.int64()), wide), True)
@@ -134,11 +143,11 @@ def _filled(
     segments: pa.Table, keys: tuple[str, ...], rows: pa.Table, layout: FillLayout, keep_empty: bool
 ) -> pa.Table:
     present = rows.filter(pc.is_valid(rows.column("at")))
-    dealt = present.append_column("shard", pa.array([0]).take(pa.array([0] * len(present))))
+    dealt = present.append_column("shard", pa.array(np.zeros(len(present), np.int32)))
     named = {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
     numbered = pa.table(
         {
-            "shard": pa.array([0] * len(segments), pa.int32()),
+            "shard": pa.array(np.zeros(len(segments), np.int32)),
             **named,
             UID: pa.array(range(len(segments)), pa.int64()),
             **{name: segments.column(name) for name in segments.column_names},

@@ -114,7 +114,9 @@ def apply_local(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...], table:
     rows = pa.table(columns)
     if not isinstance(plan.punctuation, InBand):
         return Applied(rows, layout)
-    return Applied(rows, layout, pc.fill_null(condition_of("condition", plan.punctuation.condition, source.rows), False))
+    return Applied(
+        rows, layout, pc.fill_null(condition_of("condition", plan.punctuation.condition, source.rows), False)
+    )
 
 
 def _checked(plan: object, page_rows: object) -> None:

@@ -11,20 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.errors import InputError, SpecError
+from panewise.kernel.arrivals import REASONS
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import REASONS, Shard
+from panewise.kernel.shard import Shard
 from panewise.local.runner import Applied, apply_local
+from panewise.local.source import whole_rows
 from panewise.spec.aggregates import aggregates
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import InBand, check_punctuation, per_key
+from panewise.spec.punctuate import Ordered, check_punctuation, per_key
 
 if TYPE_CHECKING:
     from panewise.local.runner import Table
 
-__all__ = ["LocalStream"]
+__all__ = ["LocalStream", "needs_punctuation", "tagged", "with_control"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -120,41 +122,45 @@ class LocalStream:
         else:
             elements = self._elements.empty_table()
         assert self._layout is not None and self._elements is not None
-        control = []
-        if until is not None:
-            control.append({"kind": PROMISE, "at": until})
-        if clock is not None:
-            control.append({"kind": TICK, "clock": _micros(clock)})
-        if final:
-            control.append({"kind": FINAL})
-        more = [pa.array([row.get(field.name) for row in control], field.type) for field in self._elements]
-        return pa.concat_tables([elements, pa.Table.from_arrays(more, schema=self._elements)])
+        return with_control(elements, until, clock, final)
 
     def _tagged(self, applied: Applied, table: Any) -> pa.Table:
-        """The rows with their kinds and shards, and beside them the rows as they were."""
-        rows = applied.rows
-        kinds = np.full(len(rows), ROW, np.int8)
-        if isinstance(self._plan.punctuation, InBand) and applied.promises is not None:
-            kinds[np.asarray(applied.promises)] = PROMISE_OF_KEY if per_key(self._plan) else PROMISE
-        keys = [rows.column(f"k{i}").combine_chunks() for i in range(len(self._plan.keys))]
-        found, firsts = codes(keys, len(rows))
-        named = zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True)
-        hashed = [zlib.crc32(repr(key).encode()) % self._shards for key in named] if keys else [0] * len(firsts)
-        shards = np.asarray(hashed, np.int32)[found] if len(rows) else np.empty(0, np.int32)
-        given = table if isinstance(table, pa.Table) else pa.table(table)
-        original = pa.StructArray.from_arrays(
-            [column.combine_chunks() for column in given.columns], names=given.column_names
-        )
-        at = rows.column("at")
-        rows = rows.set_column(rows.column_names.index("at"), "at", at)
-        for name, column in (
-            ("row", original),
-            ("kind", pa.array(kinds)),
-            ("shard", pa.array(shards)),
-            ("clock", pa.nulls(len(rows), pa.int64())),
-        ):
-            rows = rows.append_column(name, column)
-        return rows
+        return tagged(self._plan, applied.rows, applied.promises, self._shards, table)
+
+
+def with_control(elements: pa.Table, until: Any, clock: Any, final: bool) -> pa.Table:
+    """Elements, then a punctuation about all keys, a tick of the clock, or the end."""
+    control = []
+    if until is not None:
+        control.append({"kind": PROMISE, "at": until})
+    if clock is not None:
+        control.append({"kind": TICK, "clock": _micros(clock)})
+    if final:
+        control.append({"kind": FINAL})
+    more = [pa.array([row.get(field.name) for row in control], field.type) for field in elements.schema]
+    return pa.concat_tables([elements, pa.Table.from_arrays(more, schema=elements.schema)])
+
+
+def tagged(plan: Ordered, rows: pa.Table, promises: pa.Array | None, shards: int, table: Any) -> pa.Table:
+    """Rows with their kinds and shards, and beside them the rows as they were."""
+    kinds = np.full(len(rows), ROW, np.int8)
+    if promises is not None:
+        kinds[np.asarray(promises)] = PROMISE_OF_KEY if per_key(plan) else PROMISE
+    keys = [rows.column(f"k{i}").combine_chunks() for i in range(len(plan.keys))]
+    found, firsts = codes(keys, len(rows))
+    named = zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True)
+    hashed = [zlib.crc32(repr(key).encode()) % shards for key in named] if keys else [0] * len(firsts)
+    owners = np.asarray(hashed, np.int32)[found] if len(rows) else np.empty(0, np.int32)
+    more = {
+        "kind": pa.array(kinds),
+        "shard": pa.array(owners),
+        "clock": pa.nulls(len(rows), pa.int64()),
+    }
+    if table is not None:
+        more["row"] = whole_rows(table)
+    for name, column in more.items():
+        rows = rows.append_column(name, column)
+    return rows
 
 
 def needs_punctuation() -> str:

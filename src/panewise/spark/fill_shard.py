@@ -42,8 +42,8 @@ class _MapStore(MutableMapping[str, bytes]):
 class FillProcessor(StatefulProcessor):
     """Adapts `FillShard` to Spark's stateful stage."""
 
-    def __init__(self, spec: FillSpec, watermarks: tuple[bool, ...]) -> None:
-        self._spec, self._watermarks = spec, watermarks
+    def __init__(self, spec: FillSpec, watermarks: tuple[bool, ...], names: tuple[str, ...]) -> None:
+        self._spec, self._watermarks, self._names = spec, watermarks, names
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
@@ -86,7 +86,9 @@ class FillProcessor(StatefulProcessor):
             tables["segments"] = outcome.found
         if outcome.late is not None:
             tables["late"] = outcome.late
-        tables |= {f"late{i}": late for i, late in outcome.late_of}
+        if self._names:
+            named = ((self._names[i], late) for i, late in outcome.late_of)
+            tables |= {f"late of {name}": late.rename_columns(["reason", name]) for name, late in named}
         first = shard.framing.punctuator if shard.framing is not None else shard.filler.sides[0].punctuator
         facts = reported(self._spec.fillings[0].progress, first, number, outcome.counts, shard.totals, len(state))
         return pd.DataFrame({"page": [dump(tables, facts)]})

@@ -10,7 +10,7 @@ Segments that were found before are the state that the stage starts with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import functions as F
@@ -19,24 +19,32 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from panewise.errors import SpecError
 from panewise.kernel.fill import FillLayout
+from panewise.kernel.filler import FILL_COUNTS, FILL_TOTALS
 from panewise.kernel.fillshard import EVERY, FillSpec
 from panewise.kernel.matching import gathered_by_shard
-from panewise.kernel.pack import Packer
 from panewise.kernel.sequence import Layout
 from panewise.spark.batch import result_schema
 from panewise.spark.fill_shard import FillProcessor
 from panewise.spark.source import Dealt, apply, apply_filling, named, shard_of
-from panewise.spark.stream import checked_stream, clocks, commands, elements_of, finished, packed
+from panewise.spark.stream import (
+    SUMS,
+    check_framing,
+    check_late,
+    checked_stream,
+    commands,
+    finished,
+    packed,
+    ticks,
+    with_clocks,
+)
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.emit import emit as checked_emit
-from panewise.spec.fill import Filling
+from panewise.spec.fill import Filling, FillOptions
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import Watermark
+from panewise.spec.punctuate import Ordered, Watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from panewise.fill import Options
 
 __all__ = ["aggregated", "matching_rows"]
 
@@ -45,14 +53,14 @@ Side = tuple[str, "DataFrame", Filling, Calls]
 
 
 def aggregated(
-    plan: PlanSpec, source: DataFrame, fused: Mapping[str, str], sides: Sequence[Side], options: Options
+    plan: PlanSpec, source: DataFrame, fused: Mapping[str, str], sides: Sequence[Side], options: FillOptions
 ) -> DataFrame:
     """Segments of a stream, or found before, with aggregates over the rows of streams."""
     return _filled(plan, source, fused, sides, options, whole_rows=False)
 
 
 def matching_rows(
-    plan: PlanSpec, source: DataFrame, df: DataFrame, filling: Filling, options: Options
+    plan: PlanSpec, source: DataFrame, df: DataFrame, filling: Filling, options: FillOptions
 ) -> DataFrame:
     """Each row of a stream with each segment that it lies in."""
     return _filled(plan, source, {}, [("", df, filling, ())], options, whole_rows=True)
@@ -63,58 +71,70 @@ def _filled(
     source: DataFrame,
     fused: Mapping[str, str],
     sides: Sequence[Side],
-    options: Options,
+    options: FillOptions,
     whole_rows: bool,
 ) -> DataFrame:
     live = source.isStreaming
     count = 0
     for name, df, filling, _ in sides:
-        count = checked_stream(filling, df, options.shards, f"of {name}" if name else "of `filling_source`")
-    late: dict[str, T.DataType] = {}
+        count = checked_stream(
+            filling, df, options.shards, f" of the source {name!r}" if name else " of `filling_source`"
+        )
+    rows: list[T.StructField] = []
     pages: list[DataFrame] = []
     framing: Layout | None = None
+    # a clock that is given ticks for whoever listens
+    listeners: list[Ordered] = [plan, *(side[2] for side in sides)]
+    heard = [options.clock if ticks(each) else None for each in listeners]
+    if options.clock is not None and not any(heard):
+        raise SpecError("`clock` ticks for `idle_after`, and neither the plan nor a source has one. Leave it out.")
     if live:
-        checked_stream(plan, source, options.shards, "")
+        check_framing(plan)
+        checked_stream(plan, source, options.shards)
         sent = checked_emit(options.emit, options.fragment_every)
         applied = apply(plan, aggregates(fused or None), source, sent, Dealt(count, options.late))
         framing = applied.layout
         made = result_schema(framing, applied.keys)
-        pages.append(packed(clocks(plan, applied.df, source, options.clock, count), framing, count))
+        pages.append(packed(with_clocks(plan, applied.df, source, heard[0], count), framing, count))
         if options.late:
-            late["framing"] = applied.df.schema["row"].dataType
+            rows.append(T.StructField("row", applied.df.schema["row"].dataType))
     else:
         made = T.StructType([T.StructField(f.name, f.dataType) for f in source.schema.fields])
     layouts: list[FillLayout] = []
     for i, (name, df, filling, calls) in enumerate(sides):
         dealt = Dealt(count, options.late or whole_rows)
-        found = apply_filling(filling, calls, df, made, plan.keys, count, dealt.late, stream=True)
+        found = apply_filling(filling, calls, df, made, plan.keys, dealt, stream=True)
         layouts.append(found.layout)
-        clocked = clocks(filling, found.df, df, options.clock, count)
-        pages.append(packed(clocked, found.layout, count, side=i))
+        pages.append(packed(with_clocks(filling, found.df, df, heard[1 + i], count), found.layout, count, side=i))
         if options.late:
-            late[name or "filling"] = found.df.schema["row"].dataType
+            rows.append(T.StructField(name or "filling", found.df.schema["row"].dataType))
+        if options.control is not None and i == 0:
+            told = commands(df.sparkSession, options.control, found.df.schema)
+            pages.append(packed(told, found.layout, count, side=EVERY))
         if whole_rows:
-            made = made.add("row", found.df.schema["row"].dataType)
-    if options.control is not None:
-        told = elements_of(commands(source.sparkSession, options.control), layouts[0].at_type)
-        pages.append(packed(told, layouts[0], count, side=EVERY))
-    union = pages[0]
-    for more in pages[1:]:
-        union = union.unionByName(more)
-    spec = FillSpec(framing, tuple(layouts), plan.keys, count, whole_rows)
-    marks = tuple(isinstance(p, Watermark) for p in (plan.punctuation if live else None, *(s[2].punctuation for s in sides)))
-    initial = None if live else _initial(source, plan.keys, count).groupBy("shard")
-    staged = union.groupBy("shard").transformWithStateInPandas(
-        FillProcessor(spec, marks),
-        "page binary",
-        "Append",
-        "EventTime" if any(marks) else "None",
-        initial,
-    )
+            made = T.StructType([*made.fields, T.StructField("row", found.df.schema["row"].dataType)])
     if not whole_rows:
         outputs = [pa.field(o.name, o.type) for layout in layouts for o in layout.aggregation.outputs]
         made = T.StructType([*made.fields, *from_arrow_schema(pa.schema(outputs), prefer_timestamp_ntz=True).fields])
-    return finished(staged, made, late)
+    if options.late:
+        check_late(made.names)
+    union = pages[0]
+    for more in pages[1:]:
+        union = union.unionByName(more)
+    # late rows of a source are under its name; None where nobody asked for them
+    names = tuple(field.name for field in rows[live:]) if options.late else ()
+    spec = FillSpec(framing, tuple(layouts), plan.keys, count, whole_rows)
+    given = [plan.punctuation if live else None, *(side[2].punctuation for side in sides)]
+    marks = tuple(isinstance(each, Watermark) for each in given)
+    staged = union.groupBy("shard").transformWithStateInPandas(
+        FillProcessor(spec, marks, names),
+        "page binary",
+        "Append",
+        "EventTime" if any(marks) else "None",
+        None if live else _initial(source, plan.keys, count).groupBy("shard"),
+    )
+    late = T.StructType([T.StructField("reason", T.StringType()), *rows]) if options.late else None
+    return finished(staged, made, late, (*SUMS, *FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS)))
 
 
 def _initial(segments: DataFrame, keys: tuple[str, ...], shards: int) -> DataFrame:

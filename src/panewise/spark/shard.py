@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from panewise.kernel.bundle import dump
+from panewise.kernel.progress import Progress
+from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ShardProcessor"]
+__all__ = ["ShardProcessor", "reached_by", "reported"]
 
 _MICROS = 1_000
 
@@ -48,13 +50,7 @@ class ShardProcessor(StatefulProcessor):
 
         stored = self._state.get()
         shard = Shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
-        reached = None
-        if self._watermark:
-            millis = timers.getCurrentWatermarkInMs()
-            reached = np.int64(millis * _MICROS) if millis > 0 else None
-            for registered in list(self._handle.listTimers()):
-                self._handle.deleteTimer(registered)
-            self._handle.registerTimer(max(millis, 0) + 1)
+        reached = reached_by(self._handle, timers) if self._watermark else None
         outcome = shard.batch(pages, reached)
         state = shard.state()
         self._state.update((state,))
@@ -63,15 +59,37 @@ class ShardProcessor(StatefulProcessor):
             tables["segments"] = outcome.segments
         if outcome.late is not None:
             tables["late"] = outcome.late
-        until = shard.punctuator.until
-        known = self._layout.progress.nothing < until < self._layout.progress.everything
-        facts = {
-            **outcome.counts,
-            "shard": number,
-            "state_bytes": len(state),
-            "until": self._layout.progress.written(until) if known else None,
-            "sources": shard.punctuator.told() if number == 0 else None,
-            "ended": bool(shard.punctuator.final),
-            **{f"total_{name}": count for name, count in shard.totals.items()},
-        }
+        progress = self._layout.progress
+        facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state))
         return pd.DataFrame({"page": [dump(tables, facts)]})
+
+
+def reached_by(handle: StatefulProcessorHandle, timers: Any) -> Any:
+    """How far Spark's watermark has come; and Spark is asked to call again when it moves on."""
+    millis = timers.getCurrentWatermarkInMs()
+    for registered in list(handle.listTimers()):
+        handle.deleteTimer(registered)
+    handle.registerTimer(max(millis, 0) + 1)
+    return np.int64(millis * _MICROS) if millis > 0 else None
+
+
+def reported(
+    progress: Progress,
+    punctuator: Punctuator,
+    number: int,
+    counts: Mapping[str, int],
+    totals: Mapping[str, int],
+    state_bytes: int,
+) -> dict[str, Any]:
+    """What a shard reports of a micro-batch."""
+    until = punctuator.until
+    known = progress.nothing < until < progress.everything
+    return {
+        **counts,
+        "shard": number,
+        "state_bytes": state_bytes,
+        "until": progress.written(until) if known else None,
+        "sources": punctuator.told() if number == 0 else None,
+        "ended": bool(punctuator.final),
+        **{f"total_{name}": count for name, count in totals.items()},
+    }

@@ -21,14 +21,14 @@ from panewise.kernel.aggregates import check_input
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at, check_same_kind
-from panewise.kernel.punctuate import Ordered, source_columns
+from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.fill import Filling, check_keys
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import InBand, per_key
+from panewise.spec.punctuate import InBand, Ordered, per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -348,9 +348,9 @@ def apply_filling(
             fits = fits & (column.isNull() | columns[f"k{i}"].isNotNull())
     columns["at"] = source.at if source.at_type == bound else source.at.cast(bound)
     inputs = [source.input(name, call) for name, call in calls]
-    for name, (argument, _) in zip(input_columns(calls), inputs, strict=True):
-        if name is not None and argument is not None:
-            columns[name] = argument
+    for read, (argument, _) in zip(input_columns(calls), inputs, strict=True):
+        if read is not None and argument is not None:
+            columns[read] = argument
     key_types = tuple(_arrow(segments[key].dataType) for key in keys)
     layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs))
     if filling.where is not None:

@@ -18,23 +18,30 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import InputError, SpecError
+from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import load
+from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
 from panewise.kernel.punctuate import is_per_key
-from panewise.kernel.shard import REASONS, TOTALS
+from panewise.kernel.sequence import Layout
+from panewise.kernel.shard import TOTALS
 from panewise.spark.batch import result_schema
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
-from panewise.spark.source import Applied, Dealt, apply, shard_of
+from panewise.spark.source import Dealt, apply, shard_of
 from panewise.spec.aggregates import aggregates
 from panewise.spec.emit import Emit
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import External, OrderedPer, Watermark, check_punctuation
+from panewise.spec.punctuate import External, Ordered, OrderedPer, Watermark, check_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["COUNTS", "OBSERVED", "SHARDS", "SUMS", "segments"]
+__all__ = [
+    "COUNTS", "OBSERVED", "SHARDS", "SUMS",
+    "check_framing", "check_late", "checked_stream", "commands", "finished", "packed", "segments", "ticks",
+    "with_clocks",
+]  # fmt: skip
 
 SHARDS = 16
 """How many parts the keys are dealt to, if nothing else is said."""
@@ -60,19 +67,16 @@ _PAGES = "shard int, page binary"
 _NUMBERS = itertools.count(1)
 
 
-def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
-    if plan.scheme.longest:
+def checked_stream(plan: Ordered, df: DataFrame, shards: int | None, which: str = "") -> int:
+    """Check what every stream needs, whether it draws segments or fills them, and say how many shards there are."""
+    given = plan.punctuation
+    if given is None:
         raise SpecError(
-            "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
-            "Leave it out, or read the source as a batch."
+            f"`punctuation` (None){which}: a stream must say how it is known that rows have come, or no segment could "
+            'ever close. Add it to `at`, such as .at("time", pw.slack("10 seconds"))'
+            f"{', or to fill(punctuation=...)' if which else ''}."
         )
-    if plan.punctuation is None:
-        raise SpecError(
-            "`punctuation` (None): a stream must say how it is known that rows have come, or no segment could ever "
-            'close. Add it to `at`, such as .at("time", pw.slack("10 seconds")).'
-        )
-    check_punctuation(plan)
-    if isinstance(plan.punctuation, Watermark) and not _has_watermark(df, plan.ordered_by):
+    if isinstance(given, Watermark) and not _has_watermark(df, plan.ordered_by):
         raise InputError(
             f"`at` ({plan.ordered_by!r}) has no watermark, and watermark() promises what Spark's does. "
             f'Add .withWatermark({plan.ordered_by!r}, "10 seconds") to the DataFrame, or use another punctuation.'
@@ -99,6 +103,17 @@ def _checked(plan: PlanSpec, df: DataFrame, shards: int | None) -> int:
     return count
 
 
+def check_framing(plan: PlanSpec) -> None:
+    """Refuse a plan that no stream can run."""
+    if plan.scheme.longest:
+        raise SpecError(
+            "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come. "
+            "Leave it out, or read the source as a batch."
+        )
+    if plan.punctuation is not None:
+        check_punctuation(plan)
+
+
 def _has_watermark(df: DataFrame, at: str) -> bool:
     """Whether Spark keeps a watermark of a column; one that is not there has none to miss."""
     found = [field for field in df.schema.fields if field.name.lower() == at.lower()]
@@ -117,40 +132,58 @@ def segments(
     clock: DataFrame | None = None,
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
-    count = _checked(plan, df, shards)
+    check_framing(plan)
+    count = checked_stream(plan, df, shards)
     calls = aggregates(agg)
-    if late and "late" in (name.lower() for name in (*plan.keys, *(name for name, _ in calls))):
-        raise SpecError("`late` (True) adds a column of that name, and the results have one. Rename theirs.")
+    if late:
+        check_late((*plan.keys, *(name for name, _ in calls)))
     applied = apply(plan, calls, df, emit, Dealt(count, late))
     layout = applied.layout
-    elements = applied.df
-    for other in _controls(plan, applied, df, control, clock, count):
-        elements = elements.unionByName(other)
-
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for shard, page in Packer(layout, count).run(batches):
-            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
-
+    elements = with_clocks(plan, applied.df, df, clock, count)
+    if control is not None:
+        elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema))
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
-        elements.mapInArrow(pack, _PAGES)
+        packed(elements, layout, count)
         .groupBy("shard")
         .transformWithStateInPandas(
             ShardProcessor(layout, count, watermark), "page binary", "Append", "EventTime" if watermark else "None"
         )
     )
     made = result_schema(layout, applied.keys)
-    row = applied.df.schema["row"].dataType if late else None
-    schema = _output_schema(made, row)
+    reason = T.StructField("reason", T.StringType())
+    late_type = T.StructType([reason, applied.df.schema["row"]]) if late else None
+    return finished(staged, made, late_type, SUMS)
+
+
+def check_late(taken: Iterable[str]) -> None:
+    """Refuse a column of results where late rows go."""
+    if "late" in (name.lower() for name in taken):
+        raise SpecError("`late` (True) adds a column of that name, and the results have one. Rename theirs.")
+
+
+def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: int | None = None) -> DataFrame:
+    """Elements as pages."""
+
+    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for shard, page in Packer(layout, shards, side=side).run(batches):
+            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
+
+    return elements.mapInArrow(pack, _PAGES)
+
+
+def finished(staged: DataFrame, made: T.StructType, late: T.StructType | None, sums: tuple[str, ...]) -> DataFrame:
+    """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed."""
+    schema = _output_schema(made, late, sums)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for page in batch.column("page"):
-                yield from _unpacked(page.as_py(), arrow)
+                yield from _unpacked(page.as_py(), arrow, sums)
 
     out = staged.mapInArrow(unpack, schema)
-    counted = [F.sum(_monitor(name)).alias(name) for name in SUMS]
+    counted = [F.sum(_monitor(name)).alias(name) for name in sums]
     told = {
         # as text: of a time the query's progress tells the second only, and no zone
         "until": F.max(_monitor("until")),
@@ -167,29 +200,33 @@ def _monitor(field: str) -> Column:
     return F.col(f"{_quoted(_MONITOR)}.{field}")
 
 
-def _output_schema(made: T.StructType, row: T.DataType | None) -> T.StructType:
+def _output_schema(made: T.StructType, late: T.StructType | None, sums: tuple[str, ...]) -> T.StructType:
     """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
     fields = list(made.fields)
-    if row is not None:
-        fields.append(
-            T.StructField("late", T.StructType([T.StructField("reason", T.StringType()), T.StructField("row", row)]))
-        )
-    monitor = [T.StructField(name, T.LongType()) for name in SUMS]
+    if late is not None:
+        fields.append(T.StructField("late", late))
+    monitor = [T.StructField(name, T.LongType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "sources")]
     more.append(T.StructField("ended", T.BooleanType()))
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
 
 
-def _unpacked(page: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     tables, facts = load(page)
     for batch in tables["segments"].to_batches() if "segments" in tables else ():
         yield _padded({name: batch.column(name) for name in batch.schema.names}, len(batch), schema)
-    for batch in tables["late"].to_batches() if "late" in tables else ():
-        rows = pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("late").type))
-        yield _padded({"late": rows}, len(batch), schema)
-    told = {name: facts[name] for name in (*SUMS, "until", "sources", "ended")}
-    yield _padded({_MONITOR: pa.array([told], schema.field(_MONITOR).type)}, 1, schema)
+    for name, table in tables.items():
+        if name == "segments":
+            continue
+        # late rows: a reason, and the row under the name of where it comes from
+        for batch in table.to_batches():
+            kinds = list(schema.field("late").type)
+            told = {field.name: batch.column(field.name) for field in batch.schema}
+            columns = [told[f.name].cast(f.type) if f.name in told else pa.nulls(len(batch), f.type) for f in kinds]
+            yield _padded({"late": pa.StructArray.from_arrays(columns, fields=kinds)}, len(batch), schema)
+    report = {name: facts.get(name, 0) for name in sums} | {name: facts[name] for name in ("until", "sources", "ended")}
+    yield _padded({_MONITOR: pa.array([report], schema.field(_MONITOR).type)}, 1, schema)
 
 
 def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
@@ -197,11 +234,9 @@ def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _controls(
-    plan: PlanSpec, applied: Applied, df: DataFrame, control: str | None, clock: DataFrame | None, shards: int
-) -> Iterator[DataFrame]:
-    """Streams that tell things: another stream's punctuations, a folder of commands, the clock."""
-    spark, schema = df.sparkSession, applied.df.schema
+def with_clocks(plan: Ordered, elements: DataFrame, df: DataFrame, clock: DataFrame | None, shards: int) -> DataFrame:
+    """Elements, and what tells of their progress: another stream's punctuations, a clock."""
+    spark, schema = df.sparkSession, elements.schema
     at_type = schema["at"].dataType
     keys = [f"k{i}" for i in range(len(plan.keys))]
     given = plan.punctuation
@@ -216,17 +251,29 @@ def _controls(
             named = [F.col(_quoted(name)).cast(schema[key].dataType) for name, key in zip(plan.keys, keys, strict=True)]
             columns |= dict(zip(keys, named, strict=True))
             columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(named, shards)}
-        yield _elements(source, columns, schema)
-    if control is not None:
-        kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
-        yield _elements(_commands(spark, control), {"kind": kind, "at": F.col("until").try_cast(at_type)}, schema)
-    if isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan):
-        ticks = clock
-        if ticks is None:
-            ticks = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
-        yield _elements(ticks, {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}, schema)
+        elements = elements.unionByName(_elements(source, columns, schema))
+    if ticks(plan):
+        beats = clock
+        if beats is None:
+            beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
+        elements = elements.unionByName(_elements(beats, told, schema))
     elif clock is not None:
         raise SpecError("`clock` ticks for `idle_after`, and the plan has none. Leave it out.")
+    return elements
+
+
+def ticks(plan: Ordered) -> bool:
+    """Whether time must pass, by the clock, for the plan to be told of a silence."""
+    given = plan.punctuation
+    return isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan)
+
+
+def commands(spark: SparkSession, control: str, schema: T.StructType) -> DataFrame:
+    """What is written to a control folder, in the schema of elements."""
+    kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
+    told = {"kind": kind, "at": F.col("until").try_cast(schema["at"].dataType)}
+    return _elements(_commands(spark, control), told, schema)
 
 
 def _commands(spark: SparkSession, control: str) -> DataFrame:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from panewise.kernel.shard import REASONS
+from panewise.kernel.arrivals import REASONS
 from panewise.spark.stream import OBSERVED, SUMS
 
 if TYPE_CHECKING:

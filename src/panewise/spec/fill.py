@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from panewise.errors import InputError, SpecError
 from panewise.spec.check import column, columns, sql
-from panewise.spec.duration import Amount, amount, same_kind
-from panewise.spec.punctuate import Punctuation
+from panewise.spec.duration import Amount, AmountLike, amount, same_kind
+from panewise.spec.punctuate import Punctuation, Scheduled, check_promises
 from panewise.spec.punctuate import punctuation as checked_punctuation
 
-__all__ = ["Filling", "check_keys", "filling"]
+__all__ = ["FillOptions", "Filling", "check_keys", "filling"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,25 @@ class Filling:
         return self.before is not None or self.after is not None or self.shift is not None
 
 
+@dataclass(frozen=True)
+class FillOptions:
+    """How a fill is run; most of it concerns streams."""
+
+    keep_empty: bool = False
+    late: bool = False
+    shards: int | None = None
+    control: str | None = None
+    clock: Any = None
+    emit: str = "final"
+    fragment_every: AmountLike | None = None
+
+    def framing(self) -> dict[str, Any]:
+        """What `segments` takes of it."""
+        given = {"late": self.late or None, "shards": self.shards, "control": self.control, "clock": self.clock}
+        sent = {"emit": self.emit, "fragment_every": self.fragment_every}
+        return {name: value for name, value in given.items() if value is not None} | sent
+
+
 def filling(
     keys: tuple[str, ...],
     at: object,
@@ -63,7 +83,7 @@ def filling(
     for given in (after, moved):
         if before is not None and given is not None and not same_kind(before, given):
             raise SpecError(f"`widen` ({before}) and ({given}) are a length of time and a number. Give both alike.")
-    return Filling(
+    found = Filling(
         column("at", at),
         _keys(keys, by),
         None if where is None else sql("where", where),
@@ -72,6 +92,13 @@ def filling(
         moved,
         None if punctuation is None else checked_punctuation(punctuation),
     )
+    if isinstance(found.punctuation, Scheduled):
+        raise SpecError(
+            f"`punctuation` (schedule, give_up_after={found.punctuation.give_up_after}) gives up expected readings, "
+            "and rows that fill are not expected. Use slack."
+        )
+    check_promises(found)
+    return found
 
 
 def _keys(keys: tuple[str, ...], by: object) -> tuple[str, ...]:

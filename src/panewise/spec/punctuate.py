@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, TypeGuard, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union
 
 from panewise.errors import SpecError
 from panewise.spec.check import MAX_WHOLE, choice, column, columns, flag, shown, sql
@@ -21,12 +21,14 @@ __all__ = [
     "MAX_SLACK_ROWS",
     "External",
     "InBand",
+    "Ordered",
     "OrderedPer",
     "Punctuation",
     "Scheduled",
     "SlackRows",
     "SlackTime",
     "Watermark",
+    "check_promises",
     "check_punctuation",
     "external",
     "in_band",
@@ -304,7 +306,23 @@ def punctuation(value: object) -> Punctuation:
     )
 
 
-def per_key(plan: PlanSpec) -> bool:
+class Ordered(Protocol):
+    """A plan, or a filling: rows of keys, and how it is known how far they have come."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+
+    @property
+    def ordered_by(self) -> str:
+        """The progressing attribute."""
+
+    @property
+    def punctuation(self) -> Punctuation | None:
+        """What is promised of the rows."""
+
+
+def per_key(plan: Ordered) -> bool:
     """Whether each key has a progress of its own."""
     match plan.punctuation:
         case InBand() | External():
@@ -315,14 +333,28 @@ def per_key(plan: PlanSpec) -> bool:
             return False
 
 
-def check_punctuation(plan: PlanSpec) -> None:
-    """Refuse a punctuation that does not fit the rest of its plan."""
+def check_promises(plan: Ordered) -> None:
+    """Refuse a punctuation that does not fit the keys of what it speaks of."""
     match plan.punctuation:
         case InBand(per_key=True) | External(per_key=True) if not plan.keys:
             raise SpecError(
                 "`per_key` (True) promises for one key at a time, and the plan has no keys. "
                 'Add .by("column"), or leave `per_key` out.'
             )
+        case OrderedPer() as given if per_key(plan):
+            for name in ("idle_after", "expect", "ahead_limit"):
+                value = getattr(given, name)
+                if value is not None:
+                    raise SpecError(
+                        f"`{name}` ({value}): each key is a source by itself, so none waits for another. "
+                        f"Leave `{name}` out, or name sources that keys share."
+                    )
+
+
+def check_punctuation(plan: PlanSpec) -> None:
+    """Refuse a punctuation that does not fit the rest of its plan."""
+    check_promises(plan)
+    match plan.punctuation:
         case Scheduled(give_up_after):
             due = plan.scheme.schedule
             if due is None:

@@ -1,0 +1,126 @@
+"""Fill against Spark's own join with `between`, in one session, on the same files; and fused fill against framing.
+
+Ten million rows of traffic fill a hundred thousand stored segments over 600 detectors, each with a count, a sum and an
+average. The join is given what it does best: the segments broadcast, or a shuffle, whichever is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from memory import WorkerMemory
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from rich.console import Console
+from rich.table import Table
+
+import panewise as pw
+from panewise.data import traffic
+
+PLAN = pw.threshold_frames("speed <= 45", min_rows=6).by("sensor").at("ts")
+AGG = {"n": "count(*)", "volume": "sum(volume)", "mean": "avg(speed)"}
+ALONE = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts")
+
+
+def stored(path: Path, rows: Path, segments: int, sensors: int) -> None:
+    """Segments of random lengths, those of one sensor apart from each other, over the time of the rows."""
+    seen = pq.read_table(rows, columns=["ts"]).column("ts").cast(pa.int64())
+    first, last = seen.combine_chunks().to_numpy().min(), seen.combine_chunks().to_numpy().max()
+    each = segments // sensors
+    random = np.random.default_rng(7)
+    cuts = np.sort(random.integers(first, last, (sensors, 2 * each)), axis=1)
+    struct = pa.StructArray.from_arrays(
+        [
+            pa.array(np.tile(np.arange(each), sensors)),
+            pa.array(cuts[:, ::2].reshape(-1), pa.timestamp("us", "UTC")),
+            pa.array(cuts[:, 1::2].reshape(-1), pa.timestamp("us", "UTC")),
+            pa.array(["[]"] * (each * sensors)),
+        ],
+        names=["id", "start", "end", "bounds"],
+    )
+    owner = pa.array(np.repeat(np.arange(sensors, dtype=np.int32), each))
+    pq.write_table(pa.table({"sensor": owner, "segment": struct}), path)
+
+
+def joined(segments: DataFrame, rows: DataFrame, how: str) -> DataFrame:
+    """Spark's join with `between`."""
+    s = segments.select("sensor", F.col("segment.id").alias("id"), "segment.start", "segment.end").hint(how)
+    inside = (rows.sensor == s.sensor) & rows.ts.between(s.start, s.end)
+    found = rows.join(s, inside).groupBy(s.sensor, "id")
+    return found.agg(F.count("*").alias("n"), F.sum("volume").alias("volume"), F.avg("speed").alias("mean"))
+
+
+def same(ours: DataFrame, theirs: DataFrame) -> bool:
+    """Whether both found the same; averages to twelve digits."""
+    a, b = ours.selectExpr("sensor", "segment.id", "n", "volume", "mean").alias("a"), theirs.alias("b")
+    both = a.join(b, ["sensor", "id"], "full")
+    close = "(a.mean <=> b.mean or abs(a.mean - b.mean) <= 1e-12 * abs(b.mean))"
+    unlike = f"not (a.n <=> b.n and a.volume <=> b.volume and {close})"
+    found = both.agg(F.count("*"), F.count_if(F.coalesce(F.expr(unlike), F.lit(True)))).first()
+    return found is not None and found[0] > 0 and found[1] == 0
+
+
+def seconds(df: DataFrame) -> float:
+    """How long it takes to compute all of it."""
+    began = time.perf_counter()
+    df.write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def main() -> int:
+    """Run it and print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=10_000_000)
+    options.add_argument("--segments", type=int, default=100_000)
+    options.add_argument("--sensors", type=int, default=600)
+    options.add_argument("--times", type=int, default=3)
+    given = options.parse_args()
+    console, folder = Console(), Path(tempfile.mkdtemp(prefix="panewise-bench-"))
+    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g"})
+    spark.sparkContext.setLogLevel("ERROR")
+    table = Table(title=f"{given.rows:,} rows, {given.segments:,} segments, {given.sensors:,} detectors")
+    for heading in ("", "seconds", "times"):
+        table.add_column(heading, justify="right" if heading else "left")
+    try:
+        with console.status("generating"):
+            traffic.write(str(folder / "rows"), given.rows, sensors=given.sensors, files=10)
+            stored(folder / "segments.parquet", folder / "rows", given.segments, given.sensors)
+        rows, segments = (spark.read.parquet(str(folder / name)) for name in ("rows", "segments.parquet"))
+        ours = PLAN.fill(segments, rows).agg(AGG)
+        theirs = {how: joined(segments, rows, how) for how in ("broadcast", "shuffle_hash", "merge")}
+        with console.status("comparing results"):
+            if not same(ours, theirs["broadcast"]):
+                console.print("The two do not find the same.")
+                return 1
+        jobs = {
+            "fill": ours,
+            **{f"join with between, {how}": df for how, df in theirs.items()},
+            "framing alone": ALONE.segments(rows),
+            "fused fill": ALONE.fill(rows, rows).agg(AGG),
+        }
+        best = dict.fromkeys(jobs, float("inf"))
+        with WorkerMemory() as memory, console.status("timing"):
+            for _ in range(given.times):
+                for name, df in jobs.items():
+                    best[name] = min(best[name], seconds(df))
+        for name, took in best.items():
+            base = "framing alone" if "fused" in name or "framing" in name else "fill"
+            table.add_row(name, f"{took:.1f}", f"{took / best[base]:.2f}")
+        console.print(table)
+        console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
