@@ -1,4 +1,4 @@
-"""A fill of streams in one process: micro-batches of both sides in, filled segments out; the same shards as on Spark."""
+"""A fill of streams in one process: micro-batches of both sides in, filled segments out; shards as on Spark."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class LocalFill:
                 raise SpecError(needs_punctuation())
             check_punctuation(plan)
             self._framing = apply_local(plan, (), framing, self._emit)
-        self._schema = framing.schema if self._framing is None else self._framing.layout.emitter.schema
+        self._schema: pa.Schema = framing.schema if self._framing is None else self._framing.layout.emitter.schema
         first, layout = apply_filling(filling, self._calls, rows, self._schema, plan.keys, with_rows=True)
         layout_of_framing = None if self._framing is None else self._framing.layout
         self._layout: FillLayout = layout
