@@ -91,14 +91,17 @@ class Fill:
         counts = [name for name in fused if name.startswith(_COUNT)]
         # rows of the framing itself are in every segment
         every = self._options.keep_empty or (any(name not in rest for name in asked) and not counts)
-        if not every and (len(rest) > 1 or counts):
+        streaming = any(self._sources[name].df.isStreaming for name in rest)
+        if not every and (len(rest) > 1 or counts or streaming):
             for i, name in enumerate(rest):
                 rest[name] = (*rest[name], (f"{_COUNT}{i}", Aggregate("count", None)))
                 counts.append(f"{_COUNT}{i}")
         found = self._filled(fused, rest, every or bool(counts))
         if counts and not every:
-            found = found.filter(" or ".join(f"`{count}` > 0" for count in counts))
+            some = " or ".join(f"`{count}` > 0" for count in counts)
+            found = found.filter(f"{some} or late is not null" if self._options.late else some)
         wanted = [result for calls in asked.values() for result, _ in calls]
+        wanted += ["late"] if self._options.late else []
         last = [*wanted, *counts]
         return found.select(*(f"`{c}`" for c in found.columns if c not in last), *(f"`{c}`" for c in wanted))
 
@@ -120,9 +123,17 @@ class Fill:
             return of_streams(self._plan, self._source(), side.df, side.filling, self._options)
         from panewise.spark.fill import Stored, matching_rows
 
+        self._check_late({name: ()})
         segments = self._segments({})
         found = Stored(segments, self._plan.keys, side.df, side.filling, (), self._options.shards, whole_rows=True)
         return matching_rows(found)
+
+    def _check_late(self, tables: Mapping[str, Calls]) -> None:
+        if self._options.late and tables:
+            raise SpecError(
+                "`late` (True): late rows come beside segments, and these go on to a stored table. "
+                "Leave it out; pw.progress counts them, and plan.segments(..., late=True) gives them."
+            )
 
     def _segments(self, fused: Mapping[str, str]) -> DataFrame:
         """The segments, with what can be computed on the way."""
@@ -141,6 +152,7 @@ class Fill:
         options = replace(self._options, keep_empty=keep_empty)
         streams = {name: calls for name, calls in rest.items() if self._sources[name].df.isStreaming}
         tables = {name: calls for name, calls in rest.items() if name not in streams}
+        self._check_late(tables)
         live = self._framing.isStreaming
         found = None if live and streams else self._segments(fused)
         if live and streams:

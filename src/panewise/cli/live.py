@@ -70,6 +70,7 @@ def line(seen: StreamProgress, at: str) -> str:
         f"{many(seen.closed, 'segment')} closed, {seen.open:,} open",
         late(seen, at),
         f"progress {seen.reached}",
+        *([] if seen.filling is None else [str(seen.filling)]),
     ]
     return "; ".join(parts)
 
@@ -87,6 +88,8 @@ def table(seen: StreamProgress, at: str) -> Group | str:
     facts.add_row("segments", f"{seen.closed:,} closed, {seen.open:,} open{parts}")
     facts.add_row("late rows", late(seen, at))
     facts.add_row("progress", seen.reached)
+    if seen.filling is not None:
+        facts.add_row("filling", str(seen.filling).removeprefix("filling: "))
     facts.add_row("state", f"{many(seen.keys, 'key')}, {many(seen.waiting, 'row')} waiting, {size(seen.state_bytes)}")
     if not seen.sources:
         return Group(facts)

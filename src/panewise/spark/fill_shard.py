@@ -91,4 +91,8 @@ class FillProcessor(StatefulProcessor):
             tables |= {f"late of {name}": late.rename_columns(["reason", name]) for name, late in named}
         first = shard.framing.punctuator if shard.framing is not None else shard.filler.sides[0].punctuator
         facts = reported(self._spec.fillings[0].progress, first, number, outcome.counts, shard.totals, len(state))
+        behind = min(side.punctuator.until for side in shard.filler.sides)
+        progress = self._spec.fillings[0].progress
+        if progress.nothing < behind < progress.everything:
+            facts["filling_until"] = progress.written(behind)
         return pd.DataFrame({"page": [dump(tables, facts)]})

@@ -91,5 +91,6 @@ def reported(
         "until": progress.written(until) if known else None,
         "sources": punctuator.told() if number == 0 else None,
         "ended": bool(punctuator.final),
+        "filling_until": None,
         **{f"total_{name}": count for name, count in totals.items()},
     }

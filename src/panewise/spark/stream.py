@@ -59,6 +59,8 @@ SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
 _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
 
+_TOLD = ("until", "filling_until", "sources", "ended")
+
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
@@ -187,6 +189,7 @@ def finished(staged: DataFrame, made: T.StructType, late: T.StructType | None, s
     told = {
         # as text: of a time the query's progress tells the second only, and no zone
         "until": F.max(_monitor("until")),
+        "filling_until": F.max(_monitor("filling_until")),
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
     }
@@ -206,7 +209,7 @@ def _output_schema(made: T.StructType, late: T.StructType | None, sums: tuple[st
     if late is not None:
         fields.append(T.StructField("late", late))
     monitor = [T.StructField(name, T.LongType()) for name in sums]
-    more = [T.StructField(name, T.StringType()) for name in ("until", "sources")]
+    more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
     more.append(T.StructField("ended", T.BooleanType()))
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
@@ -225,7 +228,7 @@ def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator
             told = {field.name: batch.column(field.name) for field in batch.schema}
             columns = [told[f.name].cast(f.type) if f.name in told else pa.nulls(len(batch), f.type) for f in kinds]
             yield _padded({"late": pa.StructArray.from_arrays(columns, fields=kinds)}, len(batch), schema)
-    report = {name: facts.get(name, 0) for name in sums} | {name: facts[name] for name in ("until", "sources", "ended")}
+    report = {name: facts.get(name, 0) for name in sums} | {name: facts[name] for name in _TOLD}
     yield _padded({_MONITOR: pa.array([report], schema.field(_MONITOR).type)}, 1, schema)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from threading import Condition
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Union
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from panewise.kernel.arrivals import REASONS
+from panewise.kernel.filler import FILL_COUNTS, FILL_TOTALS
 from panewise.spark.stream import OBSERVED, SUMS
 
 if TYPE_CHECKING:
@@ -26,7 +27,19 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["At", "SourceProgress", "StreamProgress", "Watch", "brief", "many", "progress", "read", "shown", "size"]
+__all__ = [
+    "At",
+    "FillProgress",
+    "SourceProgress",
+    "StreamProgress",
+    "Watch",
+    "brief",
+    "many",
+    "progress",
+    "read",
+    "shown",
+    "size",
+]
 
 At = Union[datetime, date, int, float, str]
 """A value of `at`; text, where Python has no such time."""
@@ -47,6 +60,30 @@ class SourceProgress:
     def lag(self) -> timedelta | None:
         """How long ago that was, where `at` is a timestamp."""
         return _since(self.at)
+
+
+@dataclass(frozen=True)
+class FillProgress:
+    """How far the rows are that fill segments, of all their sources; `rows`, `late` and `filled` count from the start."""
+
+    rows: int
+    late: Mapping[str, int]
+    filled: int
+    """Segments that are complete: no row can enter them any more."""
+    rows_waiting: int
+    """Rows that a segment to come may claim."""
+    segments_waiting: int
+    """Segments that rows to come may enter."""
+    until: At | None
+    """Progress of the source that is furthest behind."""
+
+    def __str__(self) -> str:
+        late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
+        reached = "nothing for all keys yet" if self.until is None else shown(self.until)
+        return (
+            f"filling: {many(self.rows, 'row')}, late: {late}; waiting: {many(self.rows_waiting, 'row')} for segments, "
+            f"{many(self.segments_waiting, 'segment')} for rows; progress: {reached}"
+        )
 
 
 @dataclass(frozen=True)
@@ -79,6 +116,8 @@ class StreamProgress:
     ended: bool = False
     """Whether everything was promised."""
     sources: tuple[SourceProgress, ...] = ()
+    filling: FillProgress | None = None
+    """Of a fill: how far the other side is."""
 
     @property
     def rows_per_second(self) -> float:
@@ -103,6 +142,7 @@ class StreamProgress:
             f"{many(self.keys, 'key')}, {size(self.state_bytes)} of state",
             f"progress: {self.reached}",
         ]
+        lines += [] if self.filling is None else [str(self.filling)]
         lines += [f"  {one.source}: {shown(one.at)}{', idle' if one.idle else _ago(one.lag)}" for one in self.sources]
         return "\n".join(lines)
 
@@ -215,6 +255,23 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
         until=None if None in texts else min(map(_at, texts)),
         ended=all(row["ended"] for row in told),
         sources=tuple(source for row in told for source in _sources(row["sources"])),
+        filling=_filling([row for row in told if row.get("rows_waiting") is not None]),
+    )
+
+
+def _filling(told: Sequence[Mapping[str, Any]]) -> FillProgress | None:
+    if not told:
+        return None
+    names = (*FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS))
+    sums = {name: sum(row[name] for row in told) for name in names}
+    texts = [row["filling_until"] for row in told]
+    return FillProgress(
+        rows=sums["total_filling_rows"],
+        late=MappingProxyType({reason: sums[f"total_filling_{reason}"] for reason in REASONS}),
+        filled=sums["total_filled"],
+        rows_waiting=sums["rows_waiting"],
+        segments_waiting=sums["segments_waiting"],
+        until=None if None in texts else min(map(_at, texts)),
     )
 
 
