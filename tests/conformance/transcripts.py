@@ -15,11 +15,11 @@ from typing import Any
 import pyarrow as pa
 import yaml
 
-__all__ = ["FOLDER", "Step", "Story", "differences", "plain", "stories", "told"]
+__all__ = ["ARROW", "FOLDER", "Step", "Story", "differences", "plain", "python", "stories", "told"]
 
 FOLDER = Path(__file__).parent.parent / "transcripts"
 
-_ARROW = {
+ARROW = {
     "int": pa.int64(),
     "double": pa.float64(),
     "bool": pa.bool_(),
@@ -33,7 +33,7 @@ _TOLERANCE = 1e-12
 _LONGEST = "`longest` (True) needs a finished stream: on an unbounded one a longer frame may always come."
 
 
-def _value(kind: str, value: Any) -> Any:
+def python(kind: str, value: Any) -> Any:
     """What a transcript writes, as Python has it."""
     if value is None:
         return None
@@ -86,7 +86,7 @@ class Story:
             raise ValueError(f"{self.name!r} must have rows or steps, and not both.")
         if self.steps is None and (self.segments is None) == (self.error is None):
             raise ValueError(f"{self.name!r} must have segments or an error, and not both.")
-        if unknown := set(self.columns.values()) - set(_ARROW):
+        if unknown := set(self.columns.values()) - set(ARROW):
             raise ValueError(f"{self.name!r} has columns of unknown type {sorted(unknown)}.")
         rows = [*(self.rows or ()), *(row for step in self.steps or () for row in step.rows)]
         for row in [*rows, *(late["row"] for late in self.late)]:
@@ -123,20 +123,20 @@ class Story:
         """Rows in the order in which they arrive."""
         return pa.table(
             {
-                name: pa.array([_value(kind, row[i]) for row in rows], _ARROW[kind])
+                name: pa.array([python(kind, row[i]) for row in rows], ARROW[kind])
                 for i, (name, kind) in enumerate(self.columns.items())
             }
         )
 
     def until(self, step: Step) -> Any:
         """What a step promises, as Python has it."""
-        return _value(self.at, step.until)
+        return python(self.at, step.until)
 
     def expected(self, segments: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
         """Segments that must come out, as Python has them."""
         kinds = {**{key: self.columns[key] for key in self.keys}, **dict.fromkeys(("start", "end"), self.at)}
         return [
-            {"status": "final", **{name: _value(kinds.get(name, ""), value) for name, value in segment.items()}}
+            {"status": "final", **{name: python(kinds.get(name, ""), value) for name, value in segment.items()}}
             for segment in segments or ()
         ]
 

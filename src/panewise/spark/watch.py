@@ -64,7 +64,7 @@ class SourceProgress:
 
 @dataclass(frozen=True)
 class FillProgress:
-    """How far the rows are that fill segments, of all their sources; `rows`, `late` and `filled` count from the start."""
+    """How far the rows are that fill segments, of all sources; `rows`, `late` and `filled` count from the start."""
 
     rows: int
     late: Mapping[str, int]
