@@ -13,7 +13,7 @@ import pyarrow as pa
 from panewise.data import blocks
 from panewise.data.blocks import Progress
 
-__all__ = ["EVERY", "SCHEMA", "THRESHOLD", "table", "truth", "write"]
+__all__ = ["EVERY", "MESSAGES", "SCHEMA", "THRESHOLD", "messages", "table", "truth", "write"]
 
 EVERY = 10_000_000
 """Microseconds between two reports of a router."""
@@ -30,10 +30,21 @@ SCHEMA = pa.schema(
     ]
 )
 
+MESSAGES = pa.schema(
+    [
+        pa.field("host", pa.string()),
+        pa.field("ts", pa.timestamp("us", tz="UTC")),
+        pa.field("kind", pa.string()),
+        pa.field("prefixes", pa.int64()),
+    ]
+)
+
 _DAY = 8_640
 _CELLS = 1 << 18
 _DRAW = 16
-_ROUTERS, _EPISODES, _REPORTS = 10, 11, 12
+_ROUTERS, _EPISODES, _REPORTS, _CONTROL = 10, 11, 12, 13
+_BEFORE = 30_000_000
+_KINDS = pa.array(["update", "withdraw"])
 
 
 def table(rows: int = 100_000, *, routers: int = 100, seed: int = 0) -> pa.Table:
@@ -78,6 +89,36 @@ def truth(rows: int = 1_000_000, *, routers: int = 1_000, seed: int = 0) -> pa.T
         pa.array(packets[order]),
     ]
     return pa.table(columns, names=["router", "start", "end", "reports", "total_pkts"])
+
+
+def messages(rows: int = 100_000, *, routers: int = 100, seed: int = 0) -> pa.Table:
+    """Control messages of the routers over the time of so many reports, in order of time.
+
+    Each sends an update every few minutes. Before two of three episodes of loss that last it withdraws prefixes, up to
+    half a minute ahead; before the others, and before spikes of one report, it does not.
+    """
+    found = _episodes(rows, routers, seed)
+    rng = blocks.random(seed, _CONTROL, 0)
+    steps = -(-rows // routers)
+    usual = rng.poisson(steps / 20, routers)
+    owner = np.repeat(np.arange(routers), usual)
+    at = rng.integers(0, steps * EVERY, len(owner))
+    caused = np.flatnonzero((found.drawn > 1) & (rng.random(len(found.start)) < 2 / 3))
+    burst = rng.integers(2, 6, len(caused))
+    cause = np.repeat(caused, burst)
+    ahead = rng.integers(1_000_000, _BEFORE, len(cause))
+    at = np.concatenate([at, np.maximum(found.start[cause] * EVERY - ahead, 0)])
+    owner = np.concatenate([owner, found.router[cause]])
+    kind = np.concatenate([np.zeros(int(usual.sum()), np.int8), np.ones(len(cause), np.int8)])
+    prefixes = rng.integers(1, 40, len(at)) * np.where(kind, 25, 1)
+    order = np.lexsort((prefixes, owner, at))
+    columns = [
+        _names(routers).take(pa.array(owner[order])),
+        blocks.times(blocks.START + at[order]),
+        _KINDS.take(pa.array(kind[order])),
+        pa.array(prefixes[order]),
+    ]
+    return pa.Table.from_arrays(columns, schema=MESSAGES)
 
 
 @dataclass(frozen=True, slots=True)
