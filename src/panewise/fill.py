@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import AmountLike
+from panewise.spec.explain_fill import Explained, explain_fill
 from panewise.spec.fill import Filling, FillOptions
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
@@ -80,6 +81,10 @@ class Fill:
         self._plan, self._find, self._framing, self._options = plan, find, framing, options
         self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
         self._stored = is_segments(framing)
+        if not framing.isStreaming and not any(side.df.isStreaming for side in self._sources.values()):
+            for name, value in options.of_streams.items():
+                if value is not None:
+                    raise InputError(f"`{name}` is for a stream, and neither side is one. Leave it out.")
 
     def agg(self, calls: Mapping[str, Any] | None = None, /, **named: Any) -> DataFrame:
         """Each segment with aggregates over its rows: `agg(n="count(*)")`.
@@ -128,6 +133,22 @@ class Fill:
         found = Stored(segments, self._plan.keys, side.df, side.filling, (), self._options.shards, whole_rows=True)
         return matching_rows(found)
 
+    def explain(self, calls: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Print what `agg` of these aggregates would do, or else `rows`: what matches, how, and what waits for what."""
+        given = {**(calls or {}), **named}
+        asked: Mapping[str, Calls] = self._asked(given) if given else dict.fromkeys(self._sources, ())
+        fused, rest = self._fused(asked) if given else ({}, asked)
+        own = {name: call for name, call in fused.items() if not name.startswith(_COUNT)}
+        told = {}
+        for name, called in asked.items():
+            side = self._sources[name]
+            origin = "the rows that draw the segments" if side.df is self._framing and not self._stored else ""
+            told[name] = Explained(side.filling, called, origin, side.df.isStreaming, name not in rest)
+        # rows of the framing itself are in every segment
+        every = self._options.keep_empty or (len(rest) < len(asked) and len(own) == len(fused))
+        live, parts = self._framing.isStreaming, self._options.emit == "fragments"
+        print(explain_fill(self._plan, told, own, stream=live, known=self._stored, every=every, parts=parts))
+
     def _check_late(self, tables: Mapping[str, Calls]) -> None:
         if self._options.late and tables:
             raise SpecError(
@@ -139,7 +160,7 @@ class Fill:
         """The segments, with what can be computed on the way."""
         if self._stored:
             return self._framing.dropDuplicates()
-        return self._find(self._framing, fused or None, **self._options.framing())
+        return self._find(self._framing, fused or None, **self._options.framing(self._framing.isStreaming))
 
     def _source(self) -> DataFrame:
         """What a stream of rows meets: the rows that draw segments, if they are a stream too; or known segments."""

@@ -16,7 +16,7 @@ import panewise as pw
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["AGG", "PLAN", "SCHEMA", "Job", "run", "stream"]
+__all__ = ["AGG", "AROUND", "FILL_AGG", "PLAN", "SCHEMA", "Job", "run", "stream"]
 
 PLAN = pw.threshold_frames("speed <= 45", min_rows=6).by("sensor").at("ts", pw.slack("30 minutes"))
 AGG = {
@@ -26,6 +26,9 @@ AGG = {
     "n": "count(*)",
     "spread": "stddev(speed)",
 }
+AROUND = ("5 minutes", "1 minute")
+"""How far around a segment rows of another stream are taken from."""
+FILL_AGG = {**AGG, "at_first": "first(speed)", "at_last": "last(speed)"}
 SCHEMA = "sensor int, ts timestamp, speed double, volume bigint"
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -48,6 +51,8 @@ class Job:
     files: int = 1
     """How many files make a micro-batch."""
     shards: int = 4
+    filling: str = ""
+    """A folder of Parquet files whose rows fill the segments, or none."""
     final: bool = False
     """Whether everything closes after the last file."""
 
@@ -97,7 +102,13 @@ def stream(spark: SparkSession, job: Job) -> None:
 
 def _to_the_end(spark: SparkSession, job: Job) -> None:
     read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files).parquet(job.rows)
-    found = PLAN.segments(read, AGG, emit=job.emit, late=job.late, shards=job.shards, control=str(job.control))
+    options = {"emit": job.emit, "late": job.late, "shards": job.shards, "control": str(job.control)}
+    if job.filling:
+        other = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", job.files).parquet(job.filling)
+        fill = PLAN.fill(read, other, widen=AROUND, punctuation=PLAN.punctuation, keep_empty=True, **options)
+        found = fill.agg(FILL_AGG)
+    else:
+        found = PLAN.segments(read, AGG, **options)
     writer = found.writeStream.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
     if job.sink == "files":
         query = writer.format("parquet").start(str(job.out))

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import panewise as pw
-from faults.crash_child import AGG, PLAN, SCHEMA, Job, stream
+from faults.crash_child import AGG, AROUND, FILL_AGG, PLAN, SCHEMA, Job, stream
 from panewise.data import traffic
 from spark.tables import rows
 
@@ -36,10 +36,10 @@ PATIENCE = 300
 SLACK, MINUTE = 30, 60_000_000
 
 
-def deliver(folder: Path, count: int, files: int, too_late: float = 0.0) -> pa.Table:
+def deliver(folder: Path, count: int, files: int, too_late: float = 0.0, seed: int = 0) -> pa.Table:
     """Write traffic to files in an order of arrival: a tenth up to the slack late, some of it more; give the rows."""
-    table = traffic.table(count)
-    rng = np.random.default_rng(1)
+    table = traffic.table(count, seed=seed)
+    rng = np.random.default_rng(1 + seed)
     delay = np.where(rng.random(count) < 0.1, rng.integers(0, SLACK * MINUTE, count), 0)
     delay = np.where(rng.random(count) < too_late, rng.integers(4 * 60 * MINUTE, 6 * 60 * MINUTE, count), delay)
     arrival = np.argsort(table["ts"].cast(pa.int64()).to_numpy() + delay, kind="stable")
@@ -232,9 +232,30 @@ def test_segments_and_late_rows_overwritten_by_batch(spark: SparkSession, folder
     print(f"{segments:,} segments in {parts:,} parts, {missed:,} late rows")
 
 
-def both(spark: SparkSession, folder: Path, rows: str, sink: str, emit: str, seed: int) -> tuple[Job, Job]:
+@pytest.mark.slow
+def test_two_streams_one_filled_from_the_other(spark: SparkSession, folder: Path) -> None:
+    """Segments and rows that wait in chunks are there once after every restart; late rows of both streams too."""
+    deliver(folder / "framing", COUNT // 2, FILES, too_late=0.001)
+    deliver(folder / "filling", COUNT // 2, FILES, too_late=0.001, seed=1)
+    calm, job = both(spark, folder, "framing", "batches", "final", seed=3, filling=str(folder / "filling"))
+    segments = same(found(spark, job), found(spark, calm))
+    missed = same(late(spark, job), late(spark, calm))
+    sides = []
+    for name, path in (("row", job.rows), ("filling", job.filling)):
+        gone = late(spark, job).where(f"{name} is not null").select(f"{name}.sensor", f"{name}.ts")
+        assert gone.count() > COUNT * 0.0002
+        read = spark.read.schema(SCHEMA).parquet(path)
+        sides.append(read.join(gone, ["sensor", "ts"], "left_anti"))
+    batch = PLAN.fill(*sides, widen=AROUND, keep_empty=True).agg(FILL_AGG)
+    assert same(found(spark, job), batch) == segments
+    print(f"{segments:,} segments filled, {missed:,} late rows")
+
+
+def both(
+    spark: SparkSession, folder: Path, rows: str, sink: str, emit: str, seed: int, filling: str = ""
+) -> tuple[Job, Job]:
     """A run that nobody disturbs, and one that is killed again and again."""
-    calm = Job(str(folder / rows), str(folder / f"{rows}-calm"), sink, emit, final=True)
+    calm = Job(str(folder / rows), str(folder / f"{rows}-calm"), sink, emit, filling=filling, final=True)
     begun = time.monotonic()
     stream(spark, calm)
     print(f"\n{COUNT:,} rows, {sink}, {emit}: {count(calm, 'commits')} micro-batches, {time.monotonic() - begun:.0f} s")

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from panewise.errors import InputError, SpecError
+from panewise.spec.aggregates import Aggregate
 from panewise.spec.check import column, columns, sql
 from panewise.spec.duration import Amount, AmountLike, amount, same_kind
+from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation, Scheduled, check_promises
 from panewise.spec.punctuate import punctuation as checked_punctuation
 
-__all__ = ["FillOptions", "Filling", "check_keys", "filling"]
+__all__ = ["FillOptions", "Filling", "check_keys", "filling", "fuses"]
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,16 @@ class FillOptions:
     emit: str = "final"
     fragment_every: AmountLike | None = None
 
-    def framing(self) -> dict[str, Any]:
-        """What `segments` takes of it."""
-        given = {"late": self.late or None, "shards": self.shards, "control": self.control, "clock": self.clock}
+    def framing(self, live: bool) -> dict[str, Any]:
+        """What `segments` takes of it: of a stream all, of a table what is sent."""
+        given = {**self.of_streams, "shards": self.shards} if live else {}
         sent = {"emit": self.emit, "fragment_every": self.fragment_every}
         return {name: value for name, value in given.items() if value is not None} | sent
+
+    @property
+    def of_streams(self) -> dict[str, Any]:
+        """What means nothing to tables; None where it is not given."""
+        return {"late": self.late or None, "control": self.control, "clock": self.clock}
 
 
 def filling(
@@ -129,6 +136,15 @@ def _widened(widen: object) -> tuple[Amount | None, Amount | None]:
         )
     sides = [None if side is None else amount("widen", side, signed=True) for side in widen]
     return sides[0], sides[1]
+
+
+def fuses(plan: PlanSpec, given: Filling, calls: tuple[tuple[str, Aggregate], ...]) -> bool:
+    """Whether what draws segments can compute these over its own rows, on its way.
+
+    Among rows that a condition leaves out, it does not know the first and the last that it leaves in.
+    """
+    same = not given.moves and given.time == plan.time and given.keys == plan.keys
+    return same and (given.where is None or all(call.function not in ("first", "last") for _, call in calls))
 
 
 def check_keys(name: str, found: str, key: str, segments: str, alike: bool) -> None:
