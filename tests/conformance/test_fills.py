@@ -22,7 +22,6 @@ LOCAL: dict[str, Callable[[FillStory], Told]] = {
 ON_SPARK = ("batch", "stored", "streams", "stream_and_table", "stored_and_stream")
 _QUICK = (
     "each matching row with its segment",
-    "widened by half a minute before, possible",
     "segments without rows are kept where that is wanted",
     "fragments are filled one by one, and let rows go early",
     "a late row fills nothing, and is counted",

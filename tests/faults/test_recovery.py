@@ -57,12 +57,13 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Repl
             {},
             "`condition` was \"'v > 1'\" and is \"'v > 2'\"",
         ),
-        (
+        pytest.param(
             PLAN,
             {**AGG, "top": "min(v)"},
             {},
             "`agg` was 'n = count(*) of None, top = max(v) of int64, mean = avg(v) of int64' and is "
             "'n = count(*) of None, top = min(v) of int64, mean = avg(v) of int64'",
+            marks=pytest.mark.slow,
         ),
         (FRAMES.by("k", "site").at("t", pw.slack(4)), AGG, {}, "`by` was 'k string' and is 'k string, site int64'"),
         (PLAN, AGG, {"shards": 4}, "`shards` was '2' and is '4'"),
@@ -106,7 +107,9 @@ WHOLE = pa.concat_tables([part(n) for n in range(3)])
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(pw.slack(7), pw.slack(4)), (pw.slack(4), pw.slack(rows=15))], ids=["less", "rows"]
+    ("before", "after"),
+    [(pw.slack(7), pw.slack(4)), pytest.param(pw.slack(4), pw.slack(rows=15), marks=pytest.mark.slow)],
+    ids=["less", "rows"],
 )
 def test_another_slack(spark: SparkSession, tmp_path: Path, before: Any, after: Any) -> None:
     found, replay = changed(spark, tmp_path / "stream", (FRAMES.at("t", before), {}), (FRAMES.at("t", after), {}))
@@ -124,7 +127,7 @@ def test_another_fragment_every(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(told) == sorted((k, *row) for k in ("a", "bb", "ccc") for row in wanted)
 
 
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_late_rows_asked_for_or_no_longer(spark: SparkSession, tmp_path: Path, late: bool) -> None:
     """Rows that wait were kept without the row as it was, or with it."""
     replay = Replay(spark, tmp_path / "stream")
@@ -143,6 +146,7 @@ def test_late_rows_asked_for_or_no_longer(spark: SparkSession, tmp_path: Path, l
     assert rows(out(segments)) == rows(pw.segments_local(PLAN, WHOLE, AGG))
 
 
+@pytest.mark.slow
 def test_other_shuffle_partitions(spark: SparkSession, tmp_path: Path) -> None:
     replay = Replay(spark, tmp_path / "stream")
     replay.add(part(0), part(1))

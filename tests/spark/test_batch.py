@@ -110,6 +110,7 @@ def test_partitions_and_arrow_batches_change_nothing(
         assert together(df) == {name: in_memory(name, size) for name in PLANS}
 
 
+@pytest.mark.slow
 def test_more_partitions_than_keys(spark: SparkSession) -> None:
     """A task costs Spark some 30 ms, rows or not: one plan is enough."""
     with settings(spark, shuffle_partitions=200, adaptive_enabled="false"):

@@ -88,7 +88,7 @@ def test_a_folder_that_is_not_there(spark: SparkSession, tmp_path: Path) -> None
     ("kind", "until"),
     [
         ("timestamp", NOON.replace(tzinfo=UTC)),
-        ("timestamp_ntz", NOON),
+        pytest.param("timestamp_ntz", NOON, marks=pytest.mark.slow),
     ],
 )
 def test_a_query_is_told_to_the_microsecond(spark: SparkSession, tmp_path: Path, kind: str, until: datetime) -> None:

@@ -61,7 +61,13 @@ def reports(kind: str) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("kind", "shards", "partitions"),
-    [("timestamp", 1, 3), ("timestamp_ntz", 4, 1), ("date", 16, 3), ("bigint", 16, 1), ("double", 4, 3)],
+    [
+        ("timestamp", 1, 3),
+        ("double", 16, 1),
+        pytest.param("timestamp_ntz", 4, 1, marks=pytest.mark.slow),
+        pytest.param("date", 16, 3, marks=pytest.mark.slow),
+        pytest.param("bigint", 4, 3, marks=pytest.mark.slow),
+    ],
 )
 def test_streams_find_what_batches_find(
     spark: SparkSession, tmp_path: Path, kind: str, shards: int, partitions: int
