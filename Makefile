@@ -23,7 +23,7 @@ setup: .venv/.ready ## install everything: Python packages, Java where it is mis
 demo: setup ## a first look: find segments in generated data
 	@$(with_java) $(bin)/panewise demo
 
-kafka-demo: setup ## a stream through a real Kafka broker, which restarts in the middle; about 90 seconds
+kafka-demo: setup ## a stream through a real Kafka broker, which restarts in the middle; about two minutes
 	@scripts/kafka.sh >/dev/null
 	@$(with_java) $(bin)/python demos/kafka/demo.py
 

@@ -23,7 +23,9 @@ _KINDS = ("scheme", "kind", "emit")
 
 def _features(story: Story) -> set[Any]:
     """What a story shows: its scheme, options and types, and what happens to its stream."""
-    options = {**story.plan, **story.plan.get("punctuation", {}), **story.stream}
+    # what a scheme's other options do is the kernel's business, and told by all the other executors
+    framing = {option: value for option, value in story.plan.items() if option in ("scheme", "by", "tie_break", "ties")}
+    options = {**framing, **story.plan.get("punctuation", {}), **story.stream}
     found: set[Any] = {(option, value) if option in _KINDS else option for option, value in options.items()}
     found |= {story.at, "agg" if story.agg else "rows", *(late["reason"] for late in story.late)}
     return found | {name for step in story.steps or () for name in ("until", "tick") if getattr(step, name) is not None}

@@ -16,7 +16,7 @@ import pytest
 from panewise.spark.session import ROCKSDB
 
 TESTS = Path(__file__).parent.parent
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(TESTS), "PYSPARK_PYTHON": sys.executable}
+ENVIRONMENT = {**os.environ, "PYSPARK_PYTHON": sys.executable}
 SETTINGS = {
     "spark.connect.grpc.binding.address": "127.0.0.1",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
