@@ -145,7 +145,8 @@ class Fill:
             origin = "the rows that draw the segments" if side.df is self._framing and not self._stored else ""
             told[name] = Explained(side.filling, called, origin, side.df.isStreaming, name not in rest)
         # rows of the framing itself are in every segment
-        every = self._options.keep_empty or (len(rest) < len(asked) and len(own) == len(fused))
+        own_rows = any(each.fused and each.filling.where is None for each in told.values())
+        every = self._options.keep_empty or own_rows
         live, parts = self._framing.isStreaming, self._options.emit == "fragments"
         print(explain_fill(self._plan, told, own, stream=live, known=self._stored, every=every, parts=parts))
 

@@ -17,6 +17,7 @@ from panewise.plan import Plan
 from panewise.spec.aggregates import aggregates
 from panewise.spec.codec import Table, dumps, loads
 from panewise.spec.duration import Duration, written
+from panewise.spec.fill_tables import check_fill, fill_from_table, fill_to_mapping
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -30,7 +31,7 @@ from panewise.spec.frames import (
     TrendFrames,
     Value,
 )
-from panewise.spec.job import SCREEN, Plot, Sink, Source, StreamOptions
+from panewise.spec.job import SCREEN, FillTables, Plot, Sink, Source, StreamOptions
 from panewise.spec.options import Saturated, Starts
 from panewise.spec.punctuate import check_punctuation
 from panewise.spec.tables import (
@@ -49,9 +50,13 @@ from panewise.spec.tables import (
 __all__ = ["Job", "job_from_toml", "job_to_toml", "plan_from_mapping", "plan_to_mapping", "read_job"]
 
 _SCHEMES = {name: getattr(builders, name) for name in builders.__all__ if name.endswith("_frames")}
-_TABLES = ("source", "plan", "agg", "stream", "sink", "plot")
+_TABLES = ("source", "plan", "agg", "fill", "stream", "sink", "plot")
 _NEEDS_STREAM = '[stream] is missing: a stream needs a checkpoint. Add [stream] with checkpoint = "out/checkpoint".'
 _NO_STREAM = "[stream] says how a stream is run, and [source] is none. Add stream = true to it, or leave [stream] out."
+_NO_STREAMS = (
+    "[stream] says how a stream is run, and neither [source] nor [fill] is one. "
+    "Add stream = true to one of them, or leave [stream] out."
+)
 _EXACT = 2**53
 
 
@@ -59,7 +64,7 @@ _EXACT = 2**53
 class Job:
     """A plan with its source, aggregates (name and SQL call), sink and plot: all that `panewise run` needs.
 
-    Where the source is a stream, `stream` says how it is run.
+    `fill` has the rows that its segments are filled with. Where a source is a stream, `stream` says how it is run.
     """
 
     source: Source
@@ -68,6 +73,30 @@ class Job:
     sink: Sink = SCREEN
     plot: Plot | None = None
     stream: StreamOptions | None = None
+    fill: FillTables | None = None
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Where rows come from, by the name of the table that says so."""
+        more = {} if self.fill is None else self.fill.tables
+        return {"source": self.source} | {name: table.source or self.source for name, table in more.items()}
+
+    def check(self) -> None:
+        """Refuse tables that contradict each other."""
+        if self.fill is not None:
+            check_fill(self.fill, self.agg, self.plot)
+        elif self.plot is not None and self.plot.fill:
+            raise JobError("`fill` in [plot] draws rows that fill segments, and there is no [fill]. Leave it out.")
+        streams = any(source.stream for source in self.sources.values())
+        if streams and self.stream is None:
+            raise JobError(_NEEDS_STREAM)
+        if self.stream is not None and not streams:
+            raise JobError(_NO_STREAM if self.fill is None else _NO_STREAMS)
+        if self.fill is not None and self.stream is not None and self.stream.emit == "updates":
+            raise JobError(
+                '`emit` in [stream] ("updates") sends all of a segment again and again, and a row fills it once. '
+                'Use "fragments", or "final".'
+            )
 
 
 def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
@@ -242,17 +271,17 @@ def job_from_toml(text: str) -> Job:
     tables["plan"].required("at", str, 'at = "time"')
     check_punctuation(plan)
     agg = aggregates(tables["agg"].content) if "agg" in tables else ()
-    source = source_from_table(tables["source"])
-    if source.stream != ("stream" in tables):
-        raise JobError(_NEEDS_STREAM if source.stream else _NO_STREAM)
-    return Job(
-        source=source,
+    job = Job(
+        source=source_from_table(tables["source"]),
         plan=plan,
         agg=tuple((name, str(call)) for name, call in agg),
         sink=sink_from_table(tables["sink"]) if "sink" in tables else SCREEN,
         plot=plot_from_table(tables["plot"]) if "plot" in tables else None,
         stream=stream_from_table(tables["stream"]) if "stream" in tables else None,
+        fill=fill_from_table(tables["fill"], plan) if "fill" in tables else None,
     )
+    job.check()
+    return job
 
 
 def read_job(path: str | PathLike[str]) -> Job:
@@ -287,11 +316,12 @@ def job_to_toml(job: Job) -> str:
     """
     if job.plan.time is None:
         raise JobError('`at` is missing in the plan of the job. Add .at("column").')
-    if job.source.stream != (job.stream is not None):
-        raise JobError(_NEEDS_STREAM if job.source.stream else _NO_STREAM)
+    job.check()
     tables = {"source": source_to_mapping(job.source), "plan": plan_to_mapping(job.plan)}
     if job.agg:
         tables["agg"] = dict(job.agg)
+    if job.fill is not None:
+        tables["fill"] = fill_to_mapping(job.fill, job.plan)
     if job.stream is not None:
         tables["stream"] = stream_to_mapping(job.stream)
     tables["sink"] = sink_to_mapping(job.sink)

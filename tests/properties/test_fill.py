@@ -7,15 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from fractions import Fraction
+from itertools import chain, pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
+from panewise.errors import DataError
 from panewise.kernel import chunks, matching
+from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.fill import Tallies
 from panewise.kernel.fillshard import FillShard
 from panewise.kernel.oracle import Row, fill
 from panewise.kernel.shard import Shard
@@ -23,10 +28,12 @@ from panewise.local import fill as local
 from panewise.local.fill_stream import LocalFill
 from panewise.local.stream import LocalStream
 from panewise.spec.fill import filling
+from panewise.spec.frames import ChainFrames, TrendFrames
+from panewise.spec.options import Chained, Limits
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
 from properties.streams import AGG, BUILDERS, CALLS, null, optional, plans, same, with_inputs
-from properties.test_streams import arrivals, blank, cut, lateness, table, unlongest
+from properties.test_streams import arrivals, blank, lateness, table, unlongest
 
 SCHEMES = sorted(BUILDERS)
 fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
@@ -131,43 +138,79 @@ def alike(found: list[dict], expected: list[dict], tolerance: float = 0.0) -> bo
     return same(*rest, tolerance) and same(*spread, tolerance and 1e-9)
 
 
+# ---- cases -------------------------------------------------------------------------------------------------------
+
+
+def mostly(usual: st.SearchStrategy, *others: object) -> st.SearchStrategy:
+    """The usual, and now and then something else: one value in eight."""
+    return st.integers(0, 7).flatmap(lambda n: usual if n or not others else st.sampled_from(others))
+
+
 def options(real: bool) -> st.SearchStrategy[dict]:
-    sizes = st.integers(-3, 4)
+    sizes = st.integers(-2, 5)
     if real:
-        sizes = st.integers(-6, 8).map(lambda n: n / 2) | st.sampled_from([0.1, -0.3, 2.0**55])
+        sizes = mostly(st.integers(-4, 10).map(lambda n: n / 2), 0.1, -0.3, 2.0**55)
     named = {
-        "widen": optional(st.tuples(optional(sizes), optional(sizes))),
+        "widen": mostly(st.tuples(mostly(sizes, None), mostly(sizes, None)), None),
         "shift": sizes,
         "where": st.sampled_from(sorted(filter(None, WHERE))),
     }
     return st.fixed_dictionaries({}, optional=named)
 
 
+def in_time(draw: st.DrawFn, rows: list[tuple[int, Row]]) -> list[tuple[int, Row]]:
+    """Rows in an order of arrival that is that of `at`, or near it."""
+    jitter = draw(st.sampled_from([0, 0, 2, 100]))
+    order = [(0 if null(r.at) else r.at) + (jitter and draw(st.integers(0, jitter))) for _, r in rows]
+    return [rows[j] for j in sorted(range(len(rows)), key=lambda j: order[j])]
+
+
 @st.composite
-def cases(draw: st.DrawFn, max_size: int = 12) -> Case:
+def dense(draw: st.DrawFn, plan: PlanSpec) -> tuple[list[list[Row]], list[tuple[int, Row]], bool]:
+    """As `arrivals`, with many rows, few nulls, and keys that move on together."""
+    real, shift = draw(st.booleans()), draw(st.sampled_from([0, -7, 2**62]))
+    scheme = plan.scheme
+    picked = st.tuples(
+        st.integers(0, 30),
+        st.tuples(*[mostly(st.booleans(), None)] * len(scheme.conditions)),
+        st.tuples(*[mostly(st.integers(-3, 6).map(float), None, math.nan)] * len(scheme.values)),
+        st.integers(0, 2),
+    )
+    keys = []
+    for rows in draw(st.lists(st.lists(picked, min_size=4, max_size=12), min_size=1, max_size=2)):
+        made = [Row(at / 2 if real else at + shift, c, v, (), (tie,)) for at, c, v, tie in rows]
+        keys.append([with_inputs(row, None, None) for row in made])
+    return keys, in_time(draw, [(k, row) for k, rows in enumerate(keys) for row in rows]), real
+
+
+def framings(plan: PlanSpec) -> st.SearchStrategy:
+    return st.integers(0, 4).flatmap(lambda n: dense(plan) if n else arrivals(plan))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
     """Any plan, with or without keys; rows that fill lie on the bounds of segments, or near them, or nowhere."""
     plan = draw(st.sampled_from(SCHEMES).flatmap(plans))
-    plan = replace(plan, keys=("k",) if draw(st.integers(0, 4)) else ())
-    keys, framing, real = draw(arrivals(plan))
+    plan = replace(plan, keys=draw(mostly(st.just(("k",)), ())))
+    keys, framing, real = draw(framings(plan))
     given = draw(options(real))
     whole = not real or draw(st.integers(0, 3)) == 0
     (before, after), shift = widths(given)
     known = [[r.at for r in rows if not null(r.at) and math.isfinite(r.at)] or [0] for rows in keys] + [[0]]
-    offsets = optional(st.integers(-2, 2)) | st.just(0)
-    if not whole:
-        offsets |= st.sampled_from([0.5, -0.5, math.nan, math.inf])
+    offsets = st.integers(-2, 2) if whole else st.integers(-4, 4).map(lambda n: n / 2)
     picked = draw(
         st.lists(
             st.tuples(
-                st.integers(0, len(keys)),
-                st.integers(0, 7),
+                mostly(st.integers(0, len(keys) - 1), len(keys)),
+                st.integers(0, 11),
                 st.sampled_from([0, shift - before, shift + after]),
-                offsets,
-                optional(st.integers(-160, 160).map(lambda n: n / 8) | st.just(math.nan)),
-                optional(st.integers(-50, 50)),
-                optional(st.booleans()),
+                mostly(offsets, None, *(() if whole else (math.nan, math.inf))),
+                mostly(st.integers(-160, 160).map(lambda n: n / 8), None, math.nan),
+                mostly(st.integers(-50, 50), None),
+                mostly(st.just(True), None, False),
             ),
-            max_size=max_size,
+            min_size=draw(st.sampled_from([8, 8, 8, 0])),
+            max_size=16,
         )
     )
     rows = []
@@ -177,10 +220,7 @@ def cases(draw: st.DrawFn, max_size: int = 12) -> Case:
             # as a real number it would be the nearest one
             at = int(float(at)) if real else int(at)
         rows.append((k, with_inputs(Row(at, (ok,), (), (), (number,)), x, i)))
-    jitter = draw(st.sampled_from([0, 2, 100]))
-    order = [(0 if null(r.at) else r.at) + draw(st.integers(0, jitter)) for _, r in rows]
-    arrived = [rows[j] for j in sorted(range(len(rows)), key=lambda j: order[j])]
-    return Case(plan, framing, arrived, real, whole, given)
+    return Case(plan, framing, in_time(draw, rows), real, whole, given)
 
 
 # ---- tables in memory --------------------------------------------------------------------------------------------
@@ -208,10 +248,23 @@ def test_no_order_and_no_page_shows(case: Case, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         for piece, size in zip(("pages", "chunks"), sizes, strict=True):
             patch.setattr(local, piece, smaller(getattr(matching, piece), size))
+        if data.draw(st.booleans()):
+            patch.setattr(local, "Merger", InPieces)
         found = other.local()
         pairs = pairs_in(other.local(None))
     assert repr(found) == repr(expected)
     assert pairs == pairs_in(case.local(None))
+
+
+class InPieces(matching.Merger):
+    """Takes partial results one by one, sorted by segment, as they come out of a shuffle."""
+
+    def __init__(self, layout: object, keys: tuple, schema: pa.Schema, unsorted: bool) -> None:
+        super().__init__(layout, keys, schema)
+
+    def run(self, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        whole = pa.Table.from_batches(batches).sort_by(matching.UID) if batches else pa.table({})
+        return super().run(whole.to_batches(max_chunksize=1))
 
 
 def smaller(pieces: object, rows: int) -> object:
@@ -221,6 +274,72 @@ def smaller(pieces: object, rows: int) -> object:
         return pieces(layout, (b.slice(i, 1) for b in batches for i in range(len(b))), rows)
 
     return made
+
+
+def test_keys_that_do_not_fit_match_nothing() -> None:
+    plan = pw.threshold_frames("c").by("k").at("t")
+    for narrow, wide, other in (
+        (pa.int32(), pa.int64(), 2**32 + 1),
+        (pa.uint8(), pa.int16(), 257),
+        (pa.int64(), pa.uint64(), 2**64 - 1),
+        (pa.uint64(), pa.int64(), -1),
+    ):
+        keys = [1, None, 2**64 - 1 if narrow == pa.uint64() else 2]
+        framing = pa.table({"k": pa.array(keys, narrow), "t": [1, 1, 1], "c": [True] * 3})
+        rows = pa.table({"k": pa.array([1, other, None], wide), "t": [1, 1, 1]})
+        found = pw.fill_local(plan, framing, rows, {"n": "count(*)"}, keep_empty=True).to_pylist()
+        assert {row["k"]: row["n"] for row in found} == {1: 1, None: 1, keys[2]: 0}
+
+
+@fewer
+@given(data=st.data())
+def test_what_is_added_up_in_any_order(data: st.DataObject) -> None:
+    """Tallies of any pieces, merged in any order: what exact arithmetic gives, to the last digit but for stddev."""
+    size = st.floats(1e-6, 1e6)
+    x = optional(st.just(0.0) | size | size.map(lambda v: -v) | size.map(lambda v: 1e6 + v / 1e6))
+    i = optional(st.integers(-50, 50) | st.integers(-(2**62), 2**62))
+    rows = data.draw(st.lists(st.tuples(st.integers(0, 3), x, i), min_size=1, max_size=12))
+    values, wholes = ([v for v in column if v is not None] for column in list(zip(*rows, strict=True))[1:])
+    if not -(2**63) <= sum(wholes) < 2**63:
+        with pytest.raises(DataError, match="beyond 64 bits"):
+            tallied([rows])
+        return
+    found = tallied([rows])
+    assert tallied(pieces_of(data.draw, data.draw(st.permutations(rows)))) == found
+    mean = sum(map(Fraction, values)) / max(len(values), 1)
+    squares = sum((Fraction(v) - mean) ** 2 for v in values)
+    exact = {
+        "n": len(rows),
+        "there": len(values),
+        "total": math.fsum(values) if values else None,
+        "low": min(values, default=None),
+        "high": max(values, default=None),
+        "mean": math.fsum(values) / len(values) if values else None,
+        "spread": math.sqrt(squares / (len(values) - 1)) if len(values) > 1 else None,
+        "head": min((at, v is not None, v) for at, v, _ in rows)[2],
+        "tail": max((at, v is not None, v) for at, v, _ in rows)[2],
+        "whole": sum(wholes) if wholes else None,
+        "least": min(wholes, default=None),
+    }
+    spread = found.pop("spread"), exact.pop("spread")
+    assert found == exact
+    assert spread[0] == spread[1] or math.isclose(*spread, rel_tol=1e-12)
+
+
+def tallied(pieces: list[list[tuple[int, float | None, int | None]]]) -> dict:
+    """The aggregates over rows (`at`, x, i) that come in pieces."""
+    kinds = {"x": pa.float64(), "i": pa.int64(), None: None}
+    aggregation = Aggregation(CALLS, [kinds[call.argument] for _, call in CALLS])
+    whole = Tallies.empty(1, len(CALLS))
+    for rows in pieces:
+        at, x, i = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+        columns = {"x": pa.array(x, pa.float64()), "i": pa.array(i, pa.int64()), None: None}
+        inputs = aggregation.read([columns[call.argument] for _, call in CALLS], len(rows))
+        piece = Tallies.empty(1, len(CALLS))
+        ends = np.array([0]), np.array([len(rows)])
+        piece.add(*ends, (aggregation.kinds, aggregation.lanes, *inputs), np.array(at, np.int64))
+        whole.merge(np.array([0]), aggregation.kinds, piece)
+    return {name: column[0].as_py() for (name, _), column in zip(CALLS, whole.results(aggregation), strict=True)}
 
 
 # ---- streams -----------------------------------------------------------------------------------------------------
@@ -241,14 +360,20 @@ def slack_of(rows: list[tuple[int, Row]], real: bool) -> Punctuation:
     return pw.slack(math.nextafter(late, math.inf) if real else late)
 
 
+def pieces_of(draw: st.DrawFn, rows: list) -> list[list]:
+    """Rows in up to eight pieces, some of them empty."""
+    places = sorted(draw(st.lists(st.integers(0, len(rows)), min_size=draw(st.sampled_from([4, 4, 0])), max_size=7)))
+    return [rows[a:b] for a, b in pairwise([0, *places, len(rows)])]
+
+
 def batches(draw: st.DrawFn, rows: list[tuple[int, Row]]) -> list[Batch]:
-    return [(some, [False] * len(some)) for some in cut(draw, rows)]
+    return [(some, [False] * len(some)) for some in pieces_of(draw, rows)]
 
 
 def marked(draw: st.DrawFn, rows: list[tuple[int, Row]], real: bool, per_key: bool, blank_row: Row) -> list[Batch]:
     """Micro-batches, each with promises at its end that hold: about keys, or about all of them."""
     found = []
-    pieces = cut(draw, rows)
+    pieces = pieces_of(draw, rows)
     for i, piece in enumerate(pieces):
         later = [(k, r.at) for k, r in chain(*pieces[i + 1 :]) if not null(r.at) and math.isfinite(r.at)]
         promises = []
@@ -279,7 +404,9 @@ def feeds(draw: st.DrawFn, case: Case, left: list[Batch], right: list[Batch]) ->
         yield framing, filled
 
 
-def made(case: Case, draw: st.DrawFn, agg: dict | None = AGG, *, framing: object = None, **options: object) -> LocalFill:
+def made(
+    case: Case, draw: st.DrawFn, agg: dict | None = AGG, *, framing: pa.Table | None = None, **options: object
+) -> LocalFill:
     """A fill of streams whose slack covers how they arrive."""
     plan = replace(case.plan, punctuation=case.plan.punctuation or slack_of(case.framing, case.real))
     how = {"punctuation": slack_of(case.filling, case.real), **case.how}
@@ -392,8 +519,9 @@ def after(segment: dict) -> tuple[float, bool]:
 @settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
 @given(data=st.data())
 def test_nothing_starts_before_it_was_promised_to(scheme: str, data: st.DataObject) -> None:
+    """Nor is less promised than can be, where all that is open will be sent."""
     plan = unlongest(data.draw(plans(scheme)))
-    keys, arrived, real = data.draw(arrivals(plan))
+    _, arrived, real = data.draw(framings(plan))
     if data.draw(st.booleans()):
         plan = replace(plan, punctuation=slack_of(arrived, real))
         fed = batches(data.draw, arrived)
@@ -405,23 +533,49 @@ def test_nothing_starts_before_it_was_promised_to(scheme: str, data: st.DataObje
     every = None if emit == "final" else data.draw(st.sampled_from([None, 1, 3]))
     stream = LocalStream(plan, emit=emit, fragment_every=every)
     stream.feed(table(plan, [], real))
-    promised: dict[int, float] = {}
-    beyond = -math.inf
-    for given_ in [*(table(plan, rows, real, marks) for rows, marks in fed), None]:
-        found = stream.feed(given_) if given_ is not None else stream.finish()
-        for segment in found.to_pylist():
-            assert after(segment) > (promised.get(segment["k"], beyond), False)
-        before = promised, beyond
-        promised, beyond = promises_of(stream)
-        assert all(now >= before[0].get(k, before[1]) for k, now in promised.items())
+    told, sent = [promises_of(stream)], []
+    for rows, marks in fed:
+        sent.append(stream.feed(table(plan, rows, real, marks)).to_pylist())
+        told.append(promises_of(stream))
+    sent.append(stream.finish().to_pylist())
+    for step, (promised, until, beyond) in enumerate(told[:-1]):
+        first: dict[int, tuple[float, bool]] = {}
+        for segment in chain(*sent[step:]):
+            first[segment["k"]] = min(after(segment), first.get(segment["k"], (math.inf, False)))
+        for k, start in first.items():
+            assert start > (promised.get(k, beyond), False)
+        for k, promise in promised.items() if is_plain(plan) else ():
+            assert promise == until[k] or first[k] in ((promise, True), (next_to(promise, real), False))
+        assert all(now >= promised.get(k, beyond) for k, now in told[step + 1][0].items())
 
 
-def promises_of(stream: LocalStream) -> tuple[dict[int, float], float]:
-    """How far each key is promised, and all others."""
+def test_a_gap_that_is_over_holds_nothing_back() -> None:
+    plan = pw.threshold_frames("c", gaps=True).by("k").at("t", pw.slack(0))
+    stream = LocalStream(plan)
+    stream.feed(pa.table({"k": [0, 0, 0], "t": [1, 2, 3], "c": [False, True, True]}))
+    assert promises_of(stream) == ({0: 1}, {0: 2}, 2)
+
+
+def is_plain(plan: PlanSpec) -> bool:
+    """Whether every frame that is open will be sent, and none reaches back."""
+    scheme = plan.scheme
+    chained = not isinstance(scheme, ChainFrames) or (scheme.closing == "exclude" and scheme.placement == Chained())
+    free = scheme.limits == Limits() and scheme.schedule is None
+    return free and chained and scheme.extent != "possible" and not isinstance(scheme, TrendFrames)
+
+
+def next_to(at: float, real: bool) -> float:
+    return math.nextafter(at, math.inf) if real else at + 1
+
+
+def promises_of(stream: LocalStream) -> tuple[dict[int, float], dict[int, float], float]:
+    """How far each key is promised, how far it has come, and how far all others have."""
     assert stream._layout is not None
     shard = Shard(stream._layout, 1, stream._state[0])
-    named, until = shard.promised()
-    return dict(zip(named[0].to_pylist(), until.tolist(), strict=True)), shard.punctuator.until
+    named, promised = shard.promised()
+    keys = named[0].to_pylist()
+    both = (dict(zip(keys, numbers.tolist(), strict=True)) for numbers in (promised, shard._arrivals.until))
+    return *both, shard.punctuator.until
 
 
 @fewer

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from panewise.cli.engine import engine
 from panewise.cli.errors import EXPECTED, sentence
+from panewise.cli.explain import explain as explain_job
 from panewise.cli.run import check
 from panewise.cli.run import run as run_job
 from panewise.cli.show import screen
@@ -90,7 +91,8 @@ def run(
             _run_stream(wanted, wanted.stream, live, master, settings)
             return
         if live:
-            raise JobError("`--live` watches a stream, and [source] is none. Leave it out, or add stream = true.")
+            none = "[source] is none" if wanted.fill is None else "neither [source] nor [fill] is one"
+            raise JobError(f"`--live` watches a stream, and {none}. Leave it out, or add stream = true.")
         check(wanted)
         with engine(master, settings) as spark:
             outcome = run_job(spark, wanted)
@@ -112,8 +114,7 @@ def _run_stream(job: Job, options: StreamOptions, live: bool, master: str, setti
 def explain(job: JobFile) -> None:
     """Say in words what a job will find, and what it needs."""
     with _told():
-        wanted = read_job(job)
-        wanted.plan.explain(dict(wanted.agg))
+        print(explain_job(read_job(job)))
 
 
 @app.command()

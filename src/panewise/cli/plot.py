@@ -1,8 +1,8 @@
-"""A job, drawn: a value over time with the segments that were found in it, for some keys."""
+"""A job, drawn: a value over time with the segments that were found in it, and what fills them, for some keys."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_, or_
 from pathlib import Path
@@ -14,25 +14,37 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from sqlglot import exp
 
+from panewise.cli.fill import check_columns
 from panewise.cli.run import quoted
 from panewise.cli.source import read
 from panewise.cli.steps import watched
 from panewise.errors import InputError, JobError
+from panewise.fill import is_segments
 from panewise.jobs import Job
 from panewise.plan import Plan
 from panewise.plots.segments import PANELS, draw
+from panewise.plots.under import Under
+from panewise.spec.aggregates import Aggregate
+from panewise.spec.job import FileSource, FillTable, KafkaSource, Source, TableSource
 
 __all__ = ["plot"]
 
 _ENDINGS = (".png", ".svg", ".pdf")
 _KEYS = 3
+_AT, _VALUE = "panewise at", "panewise value"
 
 
 def plot(spark: SparkSession, job: Job, keys: Sequence[str], value: str | None, path: Path) -> None:
     """Draw the job's segments for the keys given, or those in [plot], or those with the most time in segments."""
     if path.suffix.lower() not in _ENDINGS:
         raise JobError(f"`--out` ({str(path)!r}) must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}. Rename it.")
-    plan, source = job.plan, read(spark, job.source)
+    tables = {name: read(spark, source, name) for name, source in job.sources.items()}
+    plan, source = job.plan, tables["source"]
+    if is_segments(source):
+        raise JobError(
+            "[source] holds segments that were found before, and there is nothing to draw them over. "
+            "Name the source of the rows that they were found in."
+        )
     shown = value or (job.plot.value if job.plot else None) or _first_number(plan, source)
     wanted = [str(key) for key in keys or (job.plot.keys if job.plot else ())]
     with watched(spark, "finding segments"):
@@ -47,9 +59,61 @@ def plot(spark: SparkSession, job: Job, keys: Sequence[str], value: str | None, 
         raise InputError(
             f"`--key` ({', '.join(wanted)}): the source has rows of {have} only. Choose keys that occur in it."
         )
+    under = [
+        _under(job, name, table, tables[name], there) for name, table in (job.fill.tables if job.fill else {}).items()
+    ]
     threshold = job.plot.threshold if job.plot and job.plot.threshold is not None else _threshold(plan, shown)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draw(series, found, key=list(plan.keys), at=plan.ordered_by, value=shown, path=path, threshold=threshold)
+    draw(
+        series,
+        found,
+        key=list(plan.keys),
+        at=plan.ordered_by,
+        value=shown,
+        path=path,
+        threshold=threshold,
+        under=under,
+    )
+
+
+def _under(job: Job, name: str, table: FillTable, df: DataFrame, keys: Sequence[Mapping[str, Any]]) -> Under:
+    """The rows of a [fill] that belong to these keys."""
+    given, own = table.filling, job.plan.keys
+    check_columns(name, table, df)
+    named = dict(zip(own, given.keys, strict=True))
+    rows = df if given.where is None else df.where(given.where)
+    if keys:
+        wanted = [[F.col(quoted(named[key])).eqNullSafe(F.lit(v)) for key, v in each.items()] for each in keys]
+        rows = rows.where(_any(wanted))
+    value = _filling_value(job, name, table, df)
+    columns = [F.col(quoted(column)).alias(key) for key, column in named.items()]
+    columns += [F.col(quoted(given.time)).alias(_AT), *([] if value is None else [F.expr(value).alias(_VALUE)])]
+    title = name.removeprefix("fill").removeprefix(".") or _place(job.sources[name])
+    title += "" if given.where is None else f" where {given.where}"
+    drawn = None if value is None else _VALUE
+    return Under(rows.select(*columns).toArrow(), _AT, drawn, value or "", title, given.reach)
+
+
+def _filling_value(job: Job, name: str, table: FillTable, df: DataFrame) -> str | None:
+    """What [plot] says, or the first number that is aggregated; rows without one are ticks."""
+    said = dict(job.plot.fill).get(name.removeprefix("fill").removeprefix(".")) if job.plot else None
+    for argument in [said] if said else [Aggregate.parse(call).argument for _, call in table.agg]:
+        if argument is not None and isinstance(df.select(F.expr(argument)).schema[0].dataType, T.NumericType):
+            return argument
+    if said:
+        raise JobError(f"`fill` in [plot] ({said!r}) is no number, and only numbers can be drawn. Name another.")
+    return None
+
+
+def _place(source: Source) -> str:
+    """What a source is called, in short."""
+    match source:
+        case FileSource():
+            return Path(source.path).name
+        case TableSource():
+            return source.table
+        case KafkaSource():
+            return source.topic
 
 
 def _among(plan: Plan, wanted: Sequence[str]) -> Column:

@@ -1,9 +1,10 @@
-"""A job, run: its source read, its segments found, its sink written."""
+"""A job, run: its source read, its segments found, and filled, its sink written."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
@@ -11,53 +12,73 @@ from urllib.parse import urlsplit
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from panewise.cli.fill import filled
 from panewise.cli.show import screen, show
-from panewise.cli.source import read, said
+from panewise.cli.source import read_all, said
 from panewise.cli.steps import watched
 from panewise.errors import JobError
 from panewise.jobs import Job
 from panewise.spec.job import ConsoleSink, FileSink, FileSource
 
-__all__ = ["Outcome", "check", "flat", "local", "meet", "quoted", "run"]
+__all__ = ["Outcome", "check", "flat", "local", "meet", "quoted", "run", "usual"]
 
 _ORDER = re.compile(r"(.+?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a job."""
+    """What came of a job: its results, rows in segments where it gives these, and what was read for them."""
 
     segments: int
     keys: int
     rows: int
     dropped: int
     seconds: float
+    fills: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Rows read and dropped of each [fill] that is not [source] itself."""
 
     def summary(self, job: Job) -> str:
         """All of it in one line."""
-        found = f"{self.segments:,} segment{'s' if self.segments != 1 else ''}"
-        if job.plan.keys:
-            found += f" in {self.keys:,} key{'s' if self.keys != 1 else ''}"
+        found = _many(self.segments, "segment")
+        if job.fill is not None and job.fill.gives_rows:
+            found = f"{_many(self.segments, 'row')} in segments"
+        elif job.fill is not None:
+            found = f"{found} filled"
+        elif job.plan.keys:
+            found += f" in {_many(self.keys, 'key')}"
         if isinstance(job.sink, FileSink):
             found += f", written to {job.sink.path}"
-        dropped = f"{self.dropped:,} dropped for want of {job.plan.ordered_by}" if self.dropped else "none dropped"
-        return f"{found}; {self.rows:,} row{'s' if self.rows != 1 else ''} read, {dropped}; {self.seconds:.1f} s"
+        told = [_read(self.rows, self.dropped, job.plan.ordered_by)]
+        for name, (rows, dropped) in self.fills.items():
+            at = "" if job.fill is None else job.fill.tables[name].filling.time
+            told.append(f"of [{name}] {_read(rows, dropped, at)}")
+        return f"{found}; {'; '.join(told)}; {self.seconds:.1f} s"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' if count != 1 else ''}"
+
+
+def _read(rows: int, dropped: int, at: str) -> str:
+    return f"{_many(rows, 'row')} read, {f'{dropped:,} dropped for want of {at}' if dropped else 'none dropped'}"
 
 
 def check(job: Job) -> None:
     """Refuse, before any work, a sink that would fail in the end or destroy its own source."""
-    source, sink = job.source, job.sink
+    sink = job.sink
     if not isinstance(sink, FileSink):
         return
     target = local(sink.path)
     if sink.mode == "error" and target is not None and target.exists():
         raise JobError(_occupied(sink.path))
-    if sink.mode == "overwrite" and isinstance(source, FileSource) and meet(source.path, sink.path):
-        raise JobError(
-            f"`path` in [sink] ({sink.path!r}) and in [source] ({source.path!r}) meet: overwriting would destroy the "
-            "rows before they are read. Write to another path."
-        )
+    for name, source in job.sources.items():
+        if sink.mode == "overwrite" and isinstance(source, FileSource) and meet(source.path, sink.path):
+            raise JobError(
+                f"`path` in [sink] ({sink.path!r}) and in [{name}] ({source.path!r}) meet: overwriting would destroy "
+                "the rows before they are read. Write to another path."
+            )
 
 
 def _occupied(path: str) -> str:
@@ -79,11 +100,22 @@ def meet(source: str, sink: str) -> bool:
 
 
 def run(spark: SparkSession, job: Job) -> Outcome:
-    """Find the segments of a job and send them where it says."""
+    """Find the segments of a job, fill them, and send them where it says."""
     begun = perf_counter()
-    rows, results = Observation(), Observation()
-    source = read(spark, job.source)
-    found = job.plan.segments(source, dict(job.agg), observation=rows).observe(
+    sources, results = read_all(spark, job), Observation()
+    # a [fill] of the job's own source is that source
+    ats = {"source": job.plan.ordered_by} | {
+        name: table.filling.time
+        for name, table in (job.fill.tables if job.fill else {}).items()
+        if sources[name] is not sources["source"]
+    }
+    counts = {name: Observation() for name in ats}
+    if job.fill is None:
+        made = job.plan.segments(sources["source"], dict(job.agg), observation=counts["source"])
+    else:
+        counted = {name: sources[name].observe(counts[name], *_counts(sources[name], at)) for name, at in ats.items()}
+        made = filled(job, job.fill, {name: counted.get(name, counted["source"]) for name in sources})
+    found = made.observe(
         results, F.count(F.lit(1)).alias("segments"), F.count_if(F.col("segment.id") == 0).alias("keys")
     )
     match job.sink:
@@ -91,26 +123,34 @@ def run(spark: SparkSession, job: Job) -> Outcome:
             _to_screen(spark, job, job.sink, found, results)
         case FileSink():
             _to_files(spark, job.sink, found)
-    counts = results.get
+    told = results.get
     # where nothing comes out Spark may have found that out early and counted nothing
-    read_of = rows.get if counts["segments"] else _count(source, job.plan.ordered_by)
+    reads = {name: counts[name].get if told["segments"] else _count(sources[name], at) for name, at in ats.items()}
+    rows, dropped = ({name: read_of[of] for name, read_of in reads.items()} for of in ("rows", "null_at"))
+    fills = {name: (rows[name], dropped[name]) for name in ats if name != "source"}
     seconds = perf_counter() - begun
-    return Outcome(counts["segments"], counts["keys"], read_of["rows"], read_of["null_at"], seconds)
+    return Outcome(told["segments"], told["keys"], rows["source"], dropped["source"], seconds, fills)
+
+
+def _counts(source: DataFrame, at: str) -> tuple[Column, Column]:
+    """Rows, and those without `at`; segments that were found before need none."""
+    kinds = {name.lower(): kind for name, kind in source.dtypes}
+    column, kind = F.col(quoted(at)), kinds.get(at.lower())
+    if kind in ("float", "double"):
+        column = F.nanvl(column, F.lit(None))
+    missing = F.lit(False) if kind is None else column.isNull()
+    return F.count(F.lit(1)).alias("rows"), F.count_if(missing).alias("null_at")
 
 
 def _count(source: DataFrame, at: str) -> dict[str, int]:
-    column = F.col(quoted(at))
-    if source.select(column).dtypes[0][1] in ("float", "double"):
-        column = F.nanvl(column, F.lit(None))
-    counted = source.agg(F.count(F.lit(1)).alias("rows"), F.count_if(column.isNull()).alias("null_at")).first()
+    counted = source.agg(*_counts(source, at)).first()
     return {} if counted is None else counted.asDict()
 
 
 def _to_screen(spark: SparkSession, job: Job, sink: ConsoleSink, found: DataFrame, results: Observation) -> None:
-    usual = [*(F.col(quoted(key)) for key in job.plan.keys), F.col("segment.id")]
     try:
         # always in some order, so that every segment is looked at, and counted
-        first = found.orderBy(*(_order(sink.order) if sink.order else usual)).limit(sink.limit)
+        first = found.orderBy(*(_order(sink.order) if sink.order else usual(job))).limit(sink.limit)
     except (AnalysisException, ParseException) as error:
         raise JobError(
             f'`order` in [sink] ({sink.order!r}) can\'t order segments: {said(error)} Write it as "rows desc".'
@@ -122,6 +162,15 @@ def _to_screen(spark: SparkSession, job: Job, sink: ConsoleSink, found: DataFram
     left = results.get["segments"] - len(shown)
     if left:
         screen().print(f"... and {left:,} more")
+
+
+def usual(job: Job) -> list[Column]:
+    """In which order results are shown, if nothing else is said."""
+    columns = [*(F.col(quoted(key)) for key in job.plan.keys), F.col("segment.id")]
+    if job.fill is None or not job.fill.gives_rows:
+        return columns
+    (table,) = job.fill.tables.values()
+    return [*columns, F.col(f"row.{quoted(table.filling.time)}")]
 
 
 def _order(text: str) -> list[Column]:
@@ -165,11 +214,15 @@ def _to_files(spark: SparkSession, sink: FileSink, found: DataFrame) -> None:
 
 
 def flat(found: DataFrame) -> DataFrame:
-    """Segments as CSV takes them, without the struct."""
-    fields = [f"segment.{name}" for name in ("id", "start", "end", "bounds")]
-    spread = [F.col(field).alias(field.replace(".", "_")) for field in fields]
-    columns = [spread if name == "segment" else [F.col(quoted(name))] for name in found.columns]
-    return found.select(*(column for part in columns for column in part))
+    """Results as CSV takes them, without structs: segment_start, row_speed."""
+    columns = []
+    for name in found.columns:
+        kind = found.schema[name].dataType
+        if name in ("segment", "row") and isinstance(kind, T.StructType):
+            columns += [F.col(f"{name}.{quoted(field)}").alias(f"{name}_{field}") for field in kind.names]
+        else:
+            columns.append(F.col(quoted(name)))
+    return found.select(*columns)
 
 
 def quoted(name: str) -> str:

@@ -23,7 +23,7 @@ def screen() -> Console:
 
 
 def show(segments: pa.Table, title: str | None = None) -> None:
-    """Print segments, the struct spread out, without what goes without saying."""
+    """Print segments, and the rows in them, structs spread out, without what goes without saying."""
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
     columns = [column for column in _columns(segments) if not _goes_without_saying(*column)]
     for name, kind, _ in columns:
@@ -35,17 +35,22 @@ def show(segments: pa.Table, title: str | None = None) -> None:
 
 
 def _columns(segments: pa.Table) -> Iterator[tuple[str, pa.DataType, list[Any]]]:
-    """Names, types and values; a field of the segment has its bare name, if nothing else has it."""
+    """Names, types and values; a field of the segment, or of a row in it, has its bare name, if nothing else has it."""
+    taken = set(segments.column_names)
     for name in segments.column_names:
         column = segments[name].combine_chunks()
-        if name != "segment":
+        if name not in ("segment", "row") or not pa.types.is_struct(column.type):
             yield name, column.type, column.to_pylist()
             continue
         fields = {field.name: column.field(i).to_pylist() for i, field in enumerate(column.type)}
-        fields["end"] = [_after(*ends) for ends in zip(fields["start"], fields["end"], strict=True)]
+        if name == "segment":
+            fields["end"] = [_after(*ends) for ends in zip(fields["start"], fields["end"], strict=True)]
         for field, values in fields.items():
-            shown = f"segment.{field}" if field in segments.column_names else field
+            if name == "row" and field in segments.column_names and values == segments[field].to_pylist():
+                continue  # the key, once more
+            shown = f"{name}.{field}" if field in taken else field
             yield shown, column.type.field(field).type, values
+        taken |= fields.keys()
 
 
 def _goes_without_saying(name: str, _: pa.DataType, values: list[Any]) -> bool:

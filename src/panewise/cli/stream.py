@@ -1,4 +1,4 @@
-"""A job whose source is a stream, run: to the end of what is there, or until somebody ends it."""
+"""A job with a stream among its sources, run: to the end of what is there, or until somebody ends it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
+from panewise.cli.fill import filled, fused, promised
 from panewise.cli.live import late, looked_at
-from panewise.cli.run import flat, local, meet, quoted
+from panewise.cli.run import flat, local, meet, usual
 from panewise.cli.show import screen, show
-from panewise.cli.source import CONNECTORS, read_stream
+from panewise.cli.source import CONNECTORS, read_all
 from panewise.errors import JobError
 from panewise.jobs import Job
 from panewise.kernel.state import unpack_state
@@ -52,31 +52,42 @@ class StreamOutcome:
 
     def summary(self, job: Job) -> str:
         """All of it in one line."""
-        seen = self.seen
+        seen, drawn = self.seen, job.source.stream
         found = many(seen.closed, "segment")
+        if not drawn and seen.filling is not None:
+            # segments that were there before the stream are counted when they are complete, and rows are not
+            rows = job.fill is not None and job.fill.gives_rows
+            found = "rows in segments" if rows else many(seen.filling.filled, "segment")
         if seen.parts:
             found += f" and {many(seen.parts, 'part')}"
-        if job.plan.keys:
+        if job.plan.keys and drawn:
             found += f" in {many(seen.keys_found, 'key')}"
         if isinstance(job.sink, FileSink):
             found += f", written to {job.sink.path}"
-        told = f"{found}; {many(seen.rows, 'row')} read, {late(seen, job.plan.ordered_by)}; {self.seconds:.1f} s"
+        read = [f"{many(seen.rows, 'row')} read, {late(seen, job.plan.ordered_by)}"] if drawn else []
+        rest = f"{many(seen.open, 'segment')} open, {many(seen.waiting, 'row')} waiting, progress {seen.reached}"
+        left = [rest] if drawn else []
+        if seen.filling is not None and job.fill is not None:
+            ats = {table.filling.time for _, table in job.fill.named}
+            missed = late(StreamProgress(late=seen.filling.late), " or ".join(sorted(ats)))
+            read.append(f"of [fill] {many(seen.filling.rows, 'row')} read, {missed}")
+            waiting = many(seen.filling.segments_waiting, "segment")
+            left.append(f"{many(seen.filling.rows_waiting, 'row')} of [fill] waiting for segments, {waiting} for rows")
+        told = "; ".join([found, *read, f"{self.seconds:.1f} s"])
         if not self.stopped:
             return told
-        rest = f"{many(seen.open, 'segment')} open, {many(seen.waiting, 'row')} waiting, progress {seen.reached}"
-        return f"stopped: {told}; {rest}; run the job again to go on"
+        return "; ".join([f"stopped: {told}", *left, "run the job again to go on"])
 
 
 def check(job: Job, stream: StreamOptions) -> None:
     """Refuse, before any work, what makes no sense for a stream."""
-    source, sink = job.source, job.sink
-    if job.plan.punctuation is None:
-        raise JobError(
-            "`punctuation` is missing in [plan]: a stream must say how it is known that rows have come, or no segment "
-            'could ever close. Add it, such as punctuation = {kind = "slack", amount = "10 seconds"}.'
-        )
+    sink = job.sink
+    if job.source.stream and job.plan.punctuation is None:
+        raise JobError(_unpunctuated("plan"))
+    _check_fill(job, stream)
     if job.plot is not None:
-        raise JobError("[plot] draws a source that ends, and [source] is a stream. Leave [plot] out.")
+        of = next(name for name, source in job.sources.items() if source.stream)
+        raise JobError(f"[plot] draws a source that ends, and [{of}] is a stream. Leave [plot] out.")
     if isinstance(sink, ConsoleSink) and sink.order is not None:
         raise JobError(
             f"`order` in [sink] ({sink.order!r}): the segments of a stream are shown as they close. Leave it out, or "
@@ -89,15 +100,34 @@ def check(job: Job, stream: StreamOptions) -> None:
                 "remove its checkpoint and what it wrote."
             )
         _check_target(sink, stream)
-    if isinstance(source, FileSource):
-        written_to = {"`path` in [sink]": sink.path if isinstance(sink, FileSink) else None}
-        written_to |= {"`late` in [stream]": stream.late, "`control` in [stream]": stream.control}
+    written_to = {"`path` in [sink]": sink.path if isinstance(sink, FileSink) else None}
+    written_to |= {"`late` in [stream]": stream.late, "`control` in [stream]": stream.control}
+    for table, source in job.sources.items():
         for name, path in written_to.items():
-            if path is not None and meet(source.path, path):
+            if path is not None and isinstance(source, FileSource) and meet(source.path, path):
                 raise JobError(
-                    f"{name} ({path!r}) and `path` in [source] ({source.path!r}) meet: the stream would read what it "
+                    f"{name} ({path!r}) and `path` in [{table}] ({source.path!r}) meet: the stream would read what it "
                     "writes. Write to another path."
                 )
+
+
+def _unpunctuated(table: str) -> str:
+    return (
+        f"`punctuation` is missing in [{table}]: a stream must say how it is known that rows have come, or no segment "
+        'could ever close. Add it, such as punctuation = {kind = "slack", amount = "10 seconds"}.'
+    )
+
+
+def _check_fill(job: Job, stream: StreamOptions) -> None:
+    for name, table in (job.fill.tables if job.fill else {}).items():
+        source = job.sources[name]
+        if source.stream and not fused(job, table) and promised(job, table) is None:
+            raise JobError(_unpunctuated(name))
+        if not source.stream and stream.late is not None:
+            raise JobError(
+                f"`late` in [stream] ({stream.late!r}): late rows come beside segments, and these go on to [{name}], "
+                "which is stored. Leave it out; late rows are counted."
+            )
 
 
 def _check_target(sink: FileSink, stream: StreamOptions) -> None:
@@ -126,7 +156,8 @@ def settings(job: Job, stream: StreamOptions, master: str, given: Mapping[str, s
     # a partition is a task and a state store in every micro-batch; more than shards, or cores, do nothing else
     partitions = min(stream.shards or SHARDS, _cores(master))
     wanted = {"spark.sql.shuffle.partitions": str(partitions)}
-    if isinstance(job.source, KafkaSource) and not any(name in given for name in _JARS):
+    kafka = any(isinstance(source, KafkaSource) for source in job.sources.values())
+    if kafka and not any(name in given for name in _JARS):
         wanted["spark.jars.packages"] = ",".join(f"{connector}:{pyspark.__version__}" for connector in CONNECTORS)
     return {**wanted, **given}
 
@@ -147,15 +178,18 @@ def run(spark: SparkSession, job: Job, stream: StreamOptions, live: bool = False
     """Run a stream: once, to the end of what there is; or again and again, until it is interrupted."""
     begun = perf_counter()
     control = _control(spark, stream)
-    found = job.plan.segments(
-        read_stream(spark, job.source),
-        dict(job.agg),
-        emit=stream.emit,
-        fragment_every=stream.fragment_every,
-        late=stream.late is not None,
-        shards=stream.shards,
-        control=control.folder,
-    )
+    options: dict[str, Any] = {
+        "emit": stream.emit,
+        "fragment_every": stream.fragment_every,
+        "late": stream.late is not None,
+        "shards": stream.shards,
+        "control": control.folder,
+    }
+    sources = read_all(spark, job)
+    if job.fill is None:
+        found = job.plan.segments(sources["source"], dict(job.agg), **options)
+    else:
+        found = filled(job, job.fill, sources, **options)
     once = stream.trigger == "once"
     when: dict[str, Any] = {"availableNow": True} if once else {"processingTime": stream.trigger}
     text = "finding segments" if once else "running; Ctrl-C ends it"
@@ -197,7 +231,10 @@ def _stage(spark: SparkSession, checkpoint: str) -> str:
         shard = stored.select("value.state").first()
     except PySparkException as error:
         return "new" if error.getCondition() == _NONE_YET else "begun"
-    return "ended" if shard is not None and unpack_state(bytes(shard[0]))[1]["progress"]["final"] else "begun"
+    facts = {} if shard is None else unpack_state(bytes(shard[0]))[1]
+    # of a fill, what was said to all of its sources
+    told = facts["fill"]["sides"][0] if "fill" in facts else facts
+    return "ended" if told and told["progress"]["final"] else "begun"
 
 
 @contextmanager
@@ -243,7 +280,7 @@ def each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
     def send(found: DataFrame, batch: int) -> None:
         found = found.persist()  # two looks at it must not be two runs of it
         try:
-            segments, rows = outputs(found) if stream.late is not None else (found, None)
+            segments, rows = _outputs(found, job) if stream.late is not None else (found, None)
             match job.sink:
                 case ConsoleSink():
                     _show(segments, job, job.sink)
@@ -257,12 +294,18 @@ def each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
     return send
 
 
+def _outputs(found: DataFrame, job: Job) -> tuple[DataFrame, DataFrame]:
+    """Results and late rows; where these come from several sources each has a column for them."""
+    if job.fill is None:
+        return outputs(found)
+    return found.filter("late is null").drop("late"), found.filter("late is not null").select("late.*")
+
+
 def _show(segments: DataFrame, job: Job, sink: ConsoleSink) -> None:
     count = segments.count()
     if not count:
         return
-    order = [*(F.col(quoted(key)) for key in job.plan.keys), F.col("segment.id")]
-    show(segments.orderBy(*order).limit(sink.limit).toArrow())
+    show(segments.orderBy(*usual(job)).limit(sink.limit).toArrow())
     if count > sink.limit:
         screen().print(f"... and {count - sink.limit:,} more")
 

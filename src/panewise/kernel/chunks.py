@@ -59,6 +59,12 @@ def _pieces(table: pa.Table) -> Iterator[pa.Table]:
         yield table.slice(first, size)
 
 
+def _beyond(rows: pa.Table, limit: Array) -> pa.Table:
+    """The rows beyond the limit of their slot."""
+    slots, at = (np.asarray(rows.column(name).to_numpy()) for name in ("slot", "number"))
+    return rows.filter(pa.array(at > limit[slots]))
+
+
 class WaitingRows(_Chunks):
     """Rows by slot and `at`; the index says of each chunk which slots it holds, how many rows, and between when."""
 
@@ -72,22 +78,22 @@ class WaitingRows(_Chunks):
     def __len__(self) -> int:
         return int(self._column("n").sum())
 
-    def add(self, rows: pa.Table, slots: Array, at: Array) -> None:
-        """Keep rows, which are sorted by slot and `at`, with their slots and numbers beside them."""
+    def add(self, rows: pa.Table, slots: Array, at: Array, limit: Array) -> None:
+        """Keep rows, sorted by slot and `at`, which are beyond the limit of their slot and told beside them."""
         table = rows.append_column("slot", pa.array(slots)).append_column("number", pa.array(at))
-        table = self._with_tail(table)
+        table = self._with_tail(table, limit)
         for piece in _pieces(table):
             number = self._next()
             self._put(number, piece)
             self._note(number, piece)
 
-    def _with_tail(self, table: pa.Table) -> pa.Table:
-        """The rows, and those of the last chunk, if both are small."""
+    def _with_tail(self, table: pa.Table, limit: Array) -> pa.Table:
+        """The rows, and those of the last chunk that still wait, if both are small."""
         numbers = self._column("chunk")
         if not len(numbers):
             return table
         tail = int(numbers.max())
-        old = self._get(tail)
+        old = _beyond(self._get(tail), limit)
         if old.nbytes + table.nbytes > CHUNK_BYTES:
             return table
         self._remove(tail)
@@ -136,9 +142,7 @@ class WaitingRows(_Chunks):
             if gave == had:
                 self._remove(int(number))
             elif 2 * gave >= had:
-                kept = self._get(int(number))
-                slots, at = (np.asarray(kept.column(name).to_numpy()) for name in ("slot", "number"))
-                kept = kept.filter(pa.array(at > limit[slots]))
+                kept = _beyond(self._get(int(number)), limit)
                 self._remove(int(number))
                 fresh = self._next()
                 self._put(fresh, kept)

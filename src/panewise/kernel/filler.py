@@ -280,15 +280,18 @@ class Filler:
 
     def _keep(self, i: int, fresh: _Fresh | None, limit: Array) -> None:
         """Let go of rows that no segment to come can reach; the new ones that one can wait."""
-        bound = self._progress.moved(limit, self._layouts[i].moves()[0])
-        bound = np.where(limit == self._progress.nothing, limit, bound)
-        bound = np.where(limit == self._progress.everything, limit, bound)
+        progress, by_start = self._progress, self._layouts[i].moves()[0]
+        bound = limit.copy()
+        some = (limit > progress.nothing) & (limit < progress.everything)
+        # a segment starts just after the limit, or at the next instant: once moved, real numbers may be the same
+        at_next = progress.moved(progress.above(limit[some]), by_start)
+        bound[some] = np.minimum(progress.moved(limit[some], by_start), progress.below(at_next))
         self._rows[i].let_go(bound)
         if fresh is None:
             return
         stays = fresh.at > bound[fresh.slots]
         if stays.any():
-            self._rows[i].add(fresh.rows.filter(pa.array(stays)), fresh.slots[stays], fresh.at[stays])
+            self._rows[i].add(fresh.rows.filter(pa.array(stays)), fresh.slots[stays], fresh.at[stays], bound)
 
 
 def _regrouped(fresh: _Fresh | None, count: int) -> _Fresh | None:

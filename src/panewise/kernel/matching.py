@@ -73,8 +73,8 @@ def pages(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIE
         for shard, part in _dealt(table, order):
             mine = np.asarray(part.column("slot").to_numpy())
             edges = np.concatenate([[0], np.flatnonzero(np.diff(mine)) + 1])
-            heads = part.select(names).take(pa.array(edges))
-            counted = heads.append_column("n", pa.array(np.diff(np.append(edges, len(part)))))
+            heads = {name: part.column(name).take(pa.array(edges)) for name in names}
+            counted = pa.table({**heads, "n": pa.array(np.diff(np.append(edges, len(part))))})
             ats = layout.progress.numbers(part.column("at").combine_chunks())
             page = {"keys": counted, "rows": part.drop_columns([*names, "slot"]).combine_chunks()}
             yield shard, dump(page, {}), ats.min(), ats.max()

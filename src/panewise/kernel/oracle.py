@@ -34,7 +34,7 @@ from panewise.spec.frames import (
 from panewise.spec.options import Saturated, Starts
 from panewise.spec.plan import PlanSpec
 
-__all__ = ["Row", "Segment", "covers", "is_drained", "is_maximal", "is_minimal", "is_saturated", "oracle"]
+__all__ = ["Row", "Segment", "covers", "fill", "is_drained", "is_maximal", "is_minimal", "is_saturated", "oracle"]
 
 Number = int | float
 Span = tuple[int, int]
@@ -449,7 +449,7 @@ def _aggregate(aggregate: Aggregate, inputs: Sequence[Number | None]) -> Number 
     if function == "count":
         return len(inputs if aggregate.argument is None else values)
     if function in ("first", "last"):
-        return inputs[0 if function == "first" else -1]
+        return inputs[0 if function == "first" else -1] if inputs else None
     if function != "sum" or not values or not all(isinstance(v, int) for v in values):
         return _reduce(function, values)
     total = 0
@@ -478,3 +478,34 @@ def oracle(plan: PlanSpec, rows: Sequence[Row], agg: tuple[tuple[str, Aggregate]
     if scheme.longest and segments:
         return [replace(max(segments, key=lambda s: (s.end - s.start, s.rows)), id=0)]
     return segments
+
+
+# Rows from elsewhere
+
+
+def fill(
+    interval: tuple[Number, Number, str],
+    rows: Sequence[Row],
+    agg: tuple[tuple[str, Aggregate], ...] = (),
+    widen: tuple[Number, Number] = (0, 0),
+    shift: Number = 0,
+) -> tuple[list[Row], tuple[Number | None, ...]]:
+    """The rows of one key that lie within the bounds of a segment, and aggregates over them, whatever their order.
+
+    Of rows with one `at` the least value is the first and the largest the last, null before all others.
+    """
+    bounds = interval[2]
+    start, end = interval[0] + (shift - widen[0]), interval[1] + (shift + widen[1])
+    inside = [
+        _without_nan(row)
+        for row in rows
+        if row.at is not None
+        and math.isfinite(row.at)
+        and (row.at >= start if bounds[0] == "[" else row.at > start)
+        and (row.at <= end if bounds[1] == "]" else row.at < end)
+    ]
+    found = []
+    for k, (_, call) in enumerate(agg):
+        ordered = sorted((row.at, row.inputs[k] is not None, row.inputs[k]) for row in inside)
+        found.append(_aggregate(call, [value for _, _, value in ordered]))
+    return inside, tuple(found)

@@ -178,7 +178,9 @@ def aligned(at: pa.Array, segments: pa.DataType) -> pa.Array:
         return at.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
     if pa.types.is_date(at.type) and pa.types.is_timestamp(segments):
         return at.cast(pa.timestamp("us")).cast(pa.timestamp("us", segments.tz))
-    return at.cast(progress_of("at", segments).type)
+    kind = progress_of("at", segments).type
+    # an integer of more than 53 bits becomes the nearest number, as on Spark
+    return at.cast(kind, safe=not pa.types.is_floating(kind))
 
 
 def check_amounts(amounts: Iterable[tuple[str, Amount]], progress: Progress) -> None:

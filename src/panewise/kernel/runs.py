@@ -118,7 +118,8 @@ def starts(a: Array, s: Array, whole: Array) -> Iterator[tuple[Array, Array, Arr
     """Slots, starts of their open piece and gap, or of what may open next, and whether that instant is excluded."""
     possible, parts = whole[EXTENT] == POSSIBLE, whole[EMIT] == FRAGMENTS
     is_open = s[:, RUN_OPEN] == 1
-    gap_open = (s[:, GAP_OPEN] == 1) | (is_open & (s[:, RUN_CERTAIN] == 0))
+    # a run that is certain has ended the gap before it
+    gap_open = np.where(is_open, s[:, RUN_CERTAIN] == 0, s[:, GAP_OPEN] == 1)
     both = [(is_open, PIECE_START, PIECE_BEFORE, PIECE_SENT, PIECE_HAS_BEFORE, PIECE_PART)]
     if whole[GAPS]:
         both.append((gap_open, GAP_START, GAP_BEFORE, GAP_SENT, GAP_HAS_BEFORE, GAP_PART))

@@ -3,7 +3,7 @@
 A fold (`kernel/folds.py`) takes rows in order. A tally does not care: sums are held to twice the digits of a float64,
 or in 128 bits, so that the order in which rows are added does not show; first and last keep the `at` of their row, and
 among rows of one `at` the least value is first and the largest last, null before all others. A tally of A aggregates
-is float64 [A, 4] and int64 [A, 4]:
+is float64 [A, 5] and int64 [A, 5]:
 
 ===============  ==============================  =========================================
 kind             floats                          integers
@@ -13,10 +13,12 @@ SUM_F, AVG       sum, and what it lacks          n
 SUM_I            -                               n, sum: low 64 bits, high 64 bits
 MIN_F, MAX_F     value                           n
 MIN_I, MAX_I     -                               n, value
-STDDEV           sum, lack; squares, lack        n
+STDDEV           sum, lack; squares, lack; x0    n
 FIRST_F, ..      value                           0 none, 1 value, 2 null; rank of its `at`
 FIRST_I, ..      -                               the same; rank; value
 ===============  ==============================  =========================================
+
+STDDEV holds distances from x0, one of its values: their squares are no larger than what is asked for, by much.
 """
 
 from __future__ import annotations
@@ -45,10 +47,8 @@ from panewise.kernel.page import Array
 
 __all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges"]
 
-N_CELLS = 4
+N_CELLS = 5
 _SPLIT = 134217729.0
-_SMALLEST = 2.0**-100
-"""Squares that differ by less than this, relatively, are equal: what is left is the error of their sums."""
 
 
 def ranks(at: Array) -> Array:
@@ -76,15 +76,45 @@ def _add(high: Any, low: Any, x: Any) -> Any:
 
 
 @compiled
-def _square(x: Any) -> Any:
-    """X * x, and what that lacks."""
-    p = x * x
-    c = _SPLIT * x
-    if not np.isfinite(c) or not np.isfinite(p):
+def _less(x: Any, y: Any) -> Any:
+    """X - y, and what that lacks."""
+    d = x - y
+    if not np.isfinite(d):
+        return d, 0.0
+    b = d - x
+    return d, (x - (d - b)) - (y + b)
+
+
+@compiled
+def _times(x: Any, y: Any) -> Any:
+    """X * y, and what that lacks."""
+    p = x * y
+    c, d = _SPLIT * x, _SPLIT * y
+    if not (np.isfinite(p) and np.isfinite(c) and np.isfinite(d)):
         return p, 0.0
-    high = c - (c - x)
-    low = x - high
-    return p, ((high * high - p) + 2.0 * high * low) + low * low
+    xh, yh = c - (c - x), d - (d - y)
+    xl, yl = x - xh, y - yh
+    return p, ((xh * yh - p) + xh * yl + xl * yh) + xl * yl
+
+
+@compiled
+def _add_both(tf: Any, cell: Any, x: Any, lack: Any) -> None:
+    """Add a number of twice the digits to a sum."""
+    tf[cell], tf[cell + 1] = _add(tf[cell], tf[cell + 1], x)
+    tf[cell], tf[cell + 1] = _add(tf[cell], tf[cell + 1], lack)
+
+
+@compiled
+def _add_moved(tf: Any, x0: Any, n: Any, high: Any, low: Any) -> None:
+    """Add to a spread what n values are further away that are known by their distances from x0: their sum is given."""
+    d, e = _less(x0, tf[4])
+    s, lack = _times(n, d)
+    _add_both(tf, 0, s, lack + n * e)
+    p, lack = _times(2.0 * d, high)
+    _add_both(tf, 2, p, lack + 2.0 * (d * low + e * high))
+    p, more = _times(d, d)
+    q, lack = _times(n, p)
+    _add_both(tf, 2, q, lack + n * (more + 2.0 * d * e))
 
 
 @compiled
@@ -167,11 +197,9 @@ def _add_row(tf: Any, ti: Any, inputs: Any, rank: Any, i: Any) -> None:
             if n == 0 or ints[lane, i] > ti[a, 1]:
                 ti[a, 1] = ints[lane, i]
         elif kind == STDDEV:
-            x = floats[lane, i]
-            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], x)
-            p, e = _square(x)
-            tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], p)
-            tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], e)
+            if n == 0:
+                tf[a, 4] = floats[lane, i]
+            _add_moved(tf[a], floats[lane, i], 1.0, 0.0, 0.0)
 
 
 @compiled
@@ -187,11 +215,12 @@ def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
         n = ti[a, 0]
         ti[a, 0] = n + more_i[a, 0]
         if kind == SUM_F or kind == AVG or kind == STDDEV:
-            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], more_f[a, 0])
-            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], more_f[a, 1])
+            _add_both(tf[a], 0, more_f[a, 0], more_f[a, 1])
             if kind == STDDEV:
-                tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], more_f[a, 2])
-                tf[a, 2], tf[a, 3] = _add(tf[a, 2], tf[a, 3], more_f[a, 3])
+                if n == 0:
+                    tf[a, 4] = more_f[a, 4]
+                _add_both(tf[a], 2, more_f[a, 2], more_f[a, 3])
+                _add_moved(tf[a], more_f[a, 4], np.float64(more_i[a, 0]), more_f[a, 0], more_f[a, 1])
         elif kind == SUM_I:
             _add_whole(ti[a], more_i[a, 1], more_i[a, 2])
         elif kind == MIN_F:
@@ -246,19 +275,13 @@ def _squared_distances(tf: Any, n: Any) -> Any:
     found = np.empty(len(tf))
     for i in range(len(tf)):
         high, low = tf[i, 0], tf[i, 1]
-        p, e = _square(high)
-        e += 2.0 * high * low
+        p, e = _times(high, high)
         q = p / n[i]
-        # what q * n lacks of p
-        c, d = _SPLIT * q, _SPLIT * np.float64(n[i])
-        qh, nh = c - (c - q), d - (d - np.float64(n[i]))
-        ql, nl = q - qh, n[i] - nh
-        t = q * n[i]
-        rest = ((qh * nh - t) + qh * nl + ql * nh) + ql * nl
-        r = ((p - t) - rest + e) / n[i]
+        t, lack = _times(q, np.float64(n[i]))
+        r = ((p - t) - lack + e + 2.0 * high * low) / n[i]
         s, lack = _add(tf[i, 2], tf[i, 3], -q)
         s, lack = _add(s, lack, -r)
-        found[i] = s + lack if abs(s + lack) > _SMALLEST * tf[i, 2] or not np.isfinite(s) else 0.0
+        found[i] = s + lack
         if found[i] < 0.0:
             found[i] = 0.0
     return found

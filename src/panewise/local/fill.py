@@ -20,7 +20,7 @@ from panewise.spec.aggregates import Aggregate, aggregates, input_columns
 from panewise.spec.fill import Filling, check_keys
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import InBand
+from panewise.spec.punctuate import InBand, per_key
 
 if TYPE_CHECKING:
     from panewise.local.runner import Table
@@ -94,13 +94,13 @@ def apply_filling(
     at = source.at(given.time)
     check_same_kind(given.time, at.type, kind)
     columns = {}
-    fits = None
+    fits = pa.array(np.ones(len(source.rows), bool))
     for i, (name, key) in enumerate(zip(given.keys, keys, strict=True)):
         found, target = source.plain("by", name), schema.field(key).type
         check_keys(name, str(found.type), key, str(target), found.type == target or _whole(found.type, target))
         cast, valid = _cast(found, target)
         columns[f"k{i}"] = cast
-        fits = valid if fits is None else pc.and_(fits, valid)
+        fits = pc.and_(fits, valid)
     columns["at"] = aligned(at, kind)
     inputs = inputs_of(calls, source.rows)
     for read, column in zip(input_columns(calls), inputs, strict=True):
@@ -116,14 +116,14 @@ def apply_filling(
     if with_rows:
         columns["row"] = whole_rows(table)
     columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(given))}
+    kept = fits
     if given.where is not None:
-        fulfilled = pc.fill_null(condition_of("where", given.where, source.rows), False)
-        fits = fulfilled if fits is None else pc.and_(fits, fulfilled)
+        kept = pc.and_(fits, pc.fill_null(condition_of("where", given.where, source.rows), False))
     if marked is not None:
-        columns["promise"] = pc.fill_null(condition_of("condition", marked, source.rows), False)
-        fits = None if fits is None else pc.or_(columns["promise"], fits)
+        columns["promise"] = promise = pc.fill_null(condition_of("condition", marked, source.rows), False)
+        kept = pc.or_(kept, pc.and_(promise, fits) if per_key(given) else promise)
     rows = pa.table(columns)
-    return rows if fits is None else rows.filter(fits), layout
+    return rows if kept.true_count == len(rows) else rows.filter(kept), layout
 
 
 def _whole(a: pa.DataType, b: pa.DataType) -> bool:
@@ -134,9 +134,10 @@ def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
     """Integers of another width, and which of them fit."""
     if column.type == target:
         return column, pa.array(np.ones(len(column), bool))
-    wide = column.cast(pa.int64())
-    narrow = wide.cast(target, safe=False)
-    return narrow, pc.fill_null(pc.equal(narrow.cast(pa.int64()), wide), True)
+    cast = column.cast(target, safe=False)
+    back = pc.equal(cast.cast(column.type, safe=False), column)
+    signs = [pc.less(each, pa.scalar(0, each.type)) for each in (cast, column)]
+    return cast, pc.fill_null(pc.and_(back, pc.equal(*signs)), True)
 
 
 def _filled(

@@ -1,10 +1,9 @@
-"""A series with its segments shaded, one panel for each key."""
+"""A series with its segments shaded, one panel for each key, and what fills them below it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Union
 
@@ -21,7 +20,8 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from panewise.errors import InputError, did_you_mean
-from panewise.plots.thin import thin
+from panewise.plots.axis import WIDE, Axis, axis_of, is_number, line, of_key, points, with_columns
+from panewise.plots.under import FILLING, REACH, Under
 
 __all__ = ["COLOURS", "PANELS", "Key", "draw"]
 
@@ -36,7 +36,7 @@ COLOURS = {"final": "#fbcf96", "partial": "#fef3e4", "remainder": "#ffffff", "ga
 
 _LABELS = {"final": "segment", "partial": "segment so far", "remainder": "remainder", "gap": "gap"}
 _LINE, _LIMIT, _EDGE, _LIGHTER, _GREY, _TEXT = "#1f4e79", "#b23a48", "#f0a04b", "#fde3c2", "#d5dade", "#333333"
-_WIDE, _HIGH, _DOTS = 1100, 220, 150  # pixels, pixels, dots per inch
+_HIGH, _DOTS = 220, 150  # pixels, dots per inch
 _STYLE: dict[Any, Any] = {
     "font.size": 8,
     "text.color": _TEXT,
@@ -67,8 +67,11 @@ def draw(
     path: Union[str, os.PathLike[str]],
     threshold: float | None = None,
     title: str | None = None,
+    under: Sequence[Under] = (),
 ) -> None:
     """Draw `value` over `at` with the segments found in it, 1100 pixels wide, as PNG, SVG or PDF by the path's ending.
+
+    Rows that fill the segments come `under` it, in panels of their own.
 
     ::
 
@@ -76,21 +79,25 @@ def draw(
              path="loss.png", threshold=0.3)
     """
     by = [key] if isinstance(key, str) else list(key)
-    series = _columns("series", series, by, [at, value])
-    segments = _columns("segments", segments, by, ["segment", "status"], ["gap"])
-    axis = _axis("at", at, series.schema.field(at).type)
+    series = with_columns("series", series, by, [at, value])
+    segments = with_columns("segments", segments, by, ["segment", "status"], ["gap"])
+    axis = axis_of("at", at, series.schema.field(at).type)
     _check(series.schema.field(value), segments.schema.field("segment"), axis)
+    under = [each.checked(by, axis) for each in under]
     keys = _keys(series, by, key)
     with mpl.rc_context(_STYLE):
-        high = (_HIGH * len(keys) + 30 + 35 * bool(title)) / _DOTS
-        figure = Figure(figsize=(_WIDE / _DOTS, high), layout="constrained")
-        panels = figure.subplots(len(keys), 1, sharex=True, squeeze=False)[:, 0]
-        shown = [_points(_of(series, own), at, value, axis) for own in keys]
-        _limits(panels[0], [x for x, _ in shown])
+        heights = [_HIGH, *(each.high for each in under)] * len(keys)
+        high = (sum(heights) + 30 + 35 * bool(title) + 25 * bool(under)) / _DOTS
+        figure = Figure(figsize=(WIDE / _DOTS, high), layout="constrained")
+        stack = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
+        panels = stack.reshape(len(keys), -1)
+        shown = [points(of_key(series, own), at, value, axis) for own in keys]
+        _limits(stack[0], [x for x, _ in shown])
         shades: set[str] = set()
-        for panel, own, (x, y) in zip(panels, keys, shown, strict=True):
-            shades |= _shade(panel, _of(segments, own), axis)
-            _line(panel, x, y)
+        for (panel, *below), own, (x, y) in zip(panels, keys, shown, strict=True):
+            found = of_key(segments, own)
+            shades |= _shade(panel, found, axis)
+            line(panel, x, y, _LINE)
             if threshold is not None:
                 panel.axhline(threshold, color=_LIMIT, linestyle=":", linewidth=1.1, zorder=4)
             name = " · ".join(f"{column} {item}" for column, item in own.items())
@@ -100,61 +107,26 @@ def draw(
             panel.grid(axis="y", color="#efefef", linewidth=0.6, zorder=0)
             panel.set_axisbelow(True)
             panel.margins(y=0.08)
-        _ticks(panels[-1], at, axis)
-        _legend(panels[0], value, shades, threshold)
+            for lower, rows in zip(below, under, strict=True):
+                _shade(lower, found, axis)
+                rows.draw(lower, own, found, axis)
+        _ticks(stack[-1], at, axis)
+        entries = _entries(value, shades, threshold, under)
+        look: dict[str, Any] = {"ncols": len(entries), "frameon": False, "borderpad": 0, "borderaxespad": 0.3}
+        look |= {"handlelength": 1.6, "columnspacing": 1.4}
+        if under:
+            figure.align_ylabels(stack)
+            # longer than what is left beside the name of a key
+            figure.legend(handles=entries, loc="outside lower right" if title else "outside upper right", **look)
+        else:
+            stack[0].legend(handles=entries, loc="lower right", bbox_to_anchor=(1, 1), **look)
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=10)
         figure.savefig(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """How values of `at` become places on the axis: matplotlib's days for times, else the number itself."""
-
-    timed: bool
-    zone: str | None = None
-
-    def places(self, values: pa.ChunkedArray) -> np.ndarray:
-        """Where these lie; a null lies nowhere."""
-        if not self.timed:
-            return _floats(values)
-        since = values.to_numpy() - np.datetime64(mpl.rcParams["date.epoch"])
-        return np.asarray(since / np.timedelta64(1, "D"), np.float64)
-
-
-def _axis(argument: str, name: str, kind: pa.DataType) -> _Axis:
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
-        return _Axis(True, kind.tz if pa.types.is_timestamp(kind) else None)
-    if _numeric(kind):
-        return _Axis(False)
-    raise InputError(
-        f"`{argument}` ({name!r}) is of type {kind}, and must be a timestamp, a date or a number. Cast it."
-    )
-
-
-def _numeric(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def _floats(values: pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), np.float64)
-
-
-def _columns(name: str, table: pa.Table, by: list[str], needed: list[str], extra: Sequence[str] = ()) -> pa.Table:
-    """The columns that matter, keys as plain values."""
-    for column in [*by, *needed]:
-        if column not in table.column_names:
-            raise InputError(f"`{name}` has no column {column!r}. {did_you_mean(column, table.column_names)}")
-    table = table.select(list(dict.fromkeys([*by, *needed, *(c for c in extra if c in table.column_names)])))
-    for column in by:
-        kind = table.schema.field(column).type
-        if pa.types.is_dictionary(kind):
-            table = table.set_column(table.column_names.index(column), column, table[column].cast(kind.value_type))
-    return table
-
-
-def _check(value: pa.Field, segment: pa.Field, axis: _Axis) -> None:
-    if not _numeric(value.type):
+def _check(value: pa.Field, segment: pa.Field, axis: Axis) -> None:
+    if not is_number(value.type):
         raise InputError(f"`value` ({value.name!r}) is of type {value.type}, and must be a number. Cast it.")
     fields = {f.name: f.type for f in segment.type} if pa.types.is_struct(segment.type) else {}
     if not {"start", "end"} <= fields.keys():
@@ -162,7 +134,7 @@ def _check(value: pa.Field, segment: pa.Field, axis: _Axis) -> None:
             f"`segments` has a column 'segment' of type {segment.type}, without start and end. Give a result."
         )
     for name in ("start", "end"):
-        if _axis("segments", f"segment.{name}", fields[name]).timed != axis.timed:
+        if axis_of("segments", f"segment.{name}", fields[name]).timed != axis.timed:
             raise InputError(
                 f"`segments` has a segment.{name} of type {fields[name]}, unlike `at`. Give the same type."
             )
@@ -194,22 +166,6 @@ def _keys(series: pa.Table, by: list[str], key: Key) -> list[dict[str, Any]]:
     return [{column: row[column] for column in by} for row in keys.to_pylist()]
 
 
-def _of(table: pa.Table, own: Mapping[str, Any]) -> pa.Table:
-    for column, item in own.items():
-        values = table[column]
-        table = table.filter(pc.is_null(values) if item is None else pc.equal(values, pa.scalar(item, values.type)))
-    return table
-
-
-def _points(series: pa.Table, at: str, value: str, axis: _Axis) -> tuple[np.ndarray, np.ndarray]:
-    x, y = axis.places(series[at]), _floats(series[value])
-    x, y = x[np.isfinite(x)], y[np.isfinite(x)]
-    if np.any(np.diff(x) < 0):
-        order = np.argsort(x, kind="stable")
-        x, y = x[order], y[order]
-    return thin(x, np.where(np.isfinite(y), y, np.nan), _WIDE)
-
-
 def _limits(panel: Axes, places: list[np.ndarray]) -> None:
     every = np.concatenate(places)
     if len(every) == 0:
@@ -219,14 +175,7 @@ def _limits(panel: Axes, places: list[np.ndarray]) -> None:
     panel.set_xlim(low - room, high + room)
 
 
-def _line(panel: Axes, x: np.ndarray, y: np.ndarray) -> None:
-    panel.plot(x, y, color=_LINE, linewidth=0.8, solid_joinstyle="round", zorder=3)
-    nothing = np.isnan(np.concatenate([[np.nan], y, [np.nan]]))
-    alone = ~nothing[1:-1] & nothing[:-2] & nothing[2:]
-    panel.plot(x[alone], y[alone], color=_LINE, linestyle="", marker=".", markersize=2, zorder=3)
-
-
-def _shade(panel: Axes, segments: pa.Table, axis: _Axis) -> set[str]:
+def _shade(panel: Axes, segments: pa.Table, axis: Axis) -> set[str]:
     """Shade each segment from start to end, at least two pixels wide, neighbours in turn; the kinds that occur."""
     status = segments["status"].cast(pa.string()).to_numpy()
     if "gap" in segments.column_names:
@@ -237,7 +186,7 @@ def _shade(panel: Axes, segments: pa.Table, axis: _Axis) -> set[str]:
         )
     start, end = (axis.places(pc.struct_field(segments["segment"], name)) for name in ("start", "end"))
     left, right = panel.get_xlim()
-    least = 2 * (right - left) / _WIDE
+    least = 2 * (right - left) / WIDE
     place = panel.get_xaxis_transform()
     for kind in set(status):
         spans = sorted(zip(start[status == kind], end[status == kind], strict=True))
@@ -263,7 +212,7 @@ def _fill(kind: str) -> dict[str, Any]:
     }
 
 
-def _ticks(panel: Axes, at: str, axis: _Axis) -> None:
+def _ticks(panel: Axes, at: str, axis: Axis) -> None:
     panel.set_xlabel(at if axis.zone is None else f"{at} ({axis.zone})")
     if axis.timed:
         zone = UTC if axis.zone is None else pa.lib.string_to_tzinfo(axis.zone)
@@ -272,21 +221,15 @@ def _ticks(panel: Axes, at: str, axis: _Axis) -> None:
         panel.xaxis.set_major_formatter(ConciseDateFormatter(places, tz=zone))  # type: ignore[no-untyped-call]
 
 
-def _legend(panel: Axes, value: str, shades: set[str], threshold: float | None) -> None:
-    entries: list[Line2D | Patch] = [Line2D([], [], color=_LINE, linewidth=1, label=value)]
+def _entries(
+    value: str, shades: set[str], threshold: float | None, under: Sequence[Under]
+) -> list[Union[Line2D, Patch]]:
+    entries: list[Union[Line2D, Patch]] = [Line2D([], [], color=_LINE, linewidth=1, label=value)]
     if threshold is not None:
         entries.append(Line2D([], [], color=_LIMIT, linestyle=":", linewidth=1.1, label=f"threshold {threshold:g}"))
-    for kind, label in _LABELS.items():
-        if kind in shades:
-            entries.append(Patch(label=label, **_fill(kind)))
-    panel.legend(
-        handles=entries,
-        loc="lower right",
-        bbox_to_anchor=(1, 1),
-        ncols=len(entries),
-        frameon=False,
-        borderpad=0,
-        borderaxespad=0.3,
-        handlelength=1.6,
-        columnspacing=1.4,
-    )
+    entries += [Patch(label=label, **_fill(kind)) for kind, label in _LABELS.items() if kind in shades]
+    if under:
+        entries.append(Line2D([], [], color=FILLING, linewidth=1, label="rows that fill"))
+    if any(each.moves for each in under):
+        entries.append(Patch(label="their reach", facecolor=REACH))
+    return entries

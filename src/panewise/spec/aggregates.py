@@ -71,6 +71,17 @@ class Aggregate:
             return Aggregate(function, None)
         return Aggregate(function, argument)
 
+    def where(self, condition: str | None) -> Aggregate:
+        """The same over the rows for which a condition holds.
+
+        >>> str(Aggregate("sum", "x").where("y > 0")), str(Aggregate("count", None).where("y > 0"))
+        ('sum(case when y > 0 then x end)', 'count(case when y > 0 then 1 end)')
+        """
+        if condition is None:
+            return self
+        value = "1" if self.argument is None else self.argument
+        return Aggregate(self.function, f"case when {condition} then {value} end")
+
     def __str__(self) -> str:
         return f"{self.function}({'*' if self.argument is None else self.argument})"
 

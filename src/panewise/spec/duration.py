@@ -13,7 +13,7 @@ from typing import Union
 from panewise.errors import SpecError
 from panewise.spec.check import MAX_WHOLE, shown
 
-__all__ = ["Amount", "AmountLike", "Duration", "amount", "same_kind", "written"]
+__all__ = ["Amount", "AmountLike", "Duration", "amount", "same_kind", "size", "written"]
 
 _MICROS = {
     "microsecond": 1,
@@ -141,6 +141,17 @@ def same_kind(a: Amount, b: Amount) -> bool:
     (True, True, False)
     """
     return isinstance(a, Duration) == isinstance(b, Duration)
+
+
+def size(amount: Amount | None) -> int | float:
+    """An amount as a number, of microseconds if it is a length of time; none is 0.
+
+    >>> size(Duration(5)), size(-0.5), size(None)
+    (5, -0.5, 0)
+    """
+    if amount is None:
+        return 0
+    return amount.micros if isinstance(amount, Duration) else amount
 
 
 def written(amount: Amount | None) -> str | int | float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import Amount, Duration
@@ -25,6 +25,7 @@ from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import (
     External,
     InBand,
+    Ordered,
     OrderedPer,
     Punctuation,
     Scheduled,
@@ -35,7 +36,7 @@ from panewise.spec.punctuate import (
 )
 from panewise.spec.shape import SHAPES, shape
 
-__all__ = ["explain"]
+__all__ = ["explain", "lined", "progress"]
 
 _EXTENTS = {
     "observed": "[first row, last row], both included",
@@ -65,7 +66,7 @@ def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
         ("Finds", _finds(scheme)),
         ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
         ("Order", _order(plan, calls)),
-        ("Progress", "" if plan.punctuation is None else _progress(plan, plan.punctuation)),
+        ("Progress", "" if plan.punctuation is None else progress(plan, plan.punctuation)),
         ("Shape", _shape(scheme)),
         ("Interval", f"{scheme.extent}: {_extent(scheme)}"),
         ("Limits", _limits(scheme)),
@@ -76,7 +77,12 @@ def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
         ("Stages", _stages(plan, calls)),
         ("State per key", _state(scheme, calls)),
     ]
-    return "\n".join(f"{name:<14} {text}" for name, text in lines if text)
+    return lined(lines)
+
+
+def lined(facts: Iterable[tuple[str, str]]) -> str:
+    """A line for each fact that there is something to say of."""
+    return "\n".join(f"{name:<14} {text}" for name, text in facts if text)
 
 
 def _several(words: list[str], last: str) -> str:
@@ -178,11 +184,12 @@ def _order(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
     return ", then ".join(columns) + _TIES[plan.ties].format(at=plan.time)
 
 
-def _progress(plan: PlanSpec, told: Punctuation) -> str:
+def progress(plan: Ordered, told: Punctuation) -> str:
+    """How it is known how far a stream has come."""
     match told:
         case InBand():
             of = ", of their key" if told.per_key else ""
-            return f"rows where {told.condition} are no data: no more rows come up to their {plan.time}{of}"
+            return f"rows where {told.condition} are no data: no more rows come up to their {plan.ordered_by}{of}"
         case SlackTime():
             late = "" if told.amount in (0, Duration(0)) else str(told.amount)
             return _slack(plan, late) + _ahead(told.per, told.ahead_limit)
@@ -201,13 +208,13 @@ def _progress(plan: PlanSpec, told: Punctuation) -> str:
             return f"as another stream promises in its {told.time}{', key by key' if told.per_key else ''}"
 
 
-def _slack(plan: PlanSpec, late: str) -> str:
+def _slack(plan: Ordered, late: str) -> str:
     if not late:
-        return f"rows come in order of {plan.time}; one that does not is in no segment"
+        return f"rows come in order of {plan.ordered_by}; one that does not is in no segment"
     return f"rows may come {late} late; one that comes later is in no segment"
 
 
-def _sources(plan: PlanSpec, told: OrderedPer) -> str:
+def _sources(plan: Ordered, told: OrderedPer) -> str:
     name = ", ".join(told.sources)
     text = f"each {name} comes in order, and "
     text += "counts by itself" if per_key(plan) else "the one that is furthest behind counts"

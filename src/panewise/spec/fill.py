@@ -9,7 +9,7 @@ from typing import Any
 from panewise.errors import InputError, SpecError
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.check import column, columns, sql
-from panewise.spec.duration import Amount, AmountLike, amount, same_kind
+from panewise.spec.duration import Amount, AmountLike, Duration, amount, same_kind, size
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation, Scheduled, check_promises
 from panewise.spec.punctuate import punctuation as checked_punctuation
@@ -40,6 +40,20 @@ class Filling:
         given = (("widen", self.before), ("widen", self.after), ("shift", self.shift))
         promised = () if self.punctuation is None else self.punctuation.amounts
         return (*((name, value) for name, value in given if value is not None), *promised)
+
+    @property
+    def reach(self) -> tuple[Amount, Amount]:
+        """How far from the start of a segment its rows begin, and from its end they end: shift - before, shift + after.
+
+        >>> Filling("t", before=3, shift=-5).reach
+        (-8, -5)
+        """
+        return self._moved(self.before, -1), self._moved(self.after, 1)
+
+    def _moved(self, side: Amount | None, sign: int) -> Amount:
+        given = [each for each in (self.shift, side) if each is not None]
+        total = size(self.shift) + sign * size(side)
+        return Duration(int(total)) if any(isinstance(each, Duration) for each in given) else total
 
     @property
     def moves(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where a job's rows come from, how a stream of them is run, where its segments go, and what is drawn of them."""
+"""Where a job's rows come from, what fills its segments, how streams are run, where results go, what is drawn."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from panewise.spec.duration import Amount
+from panewise.spec.fill import Filling
 
 __all__ = [
     "MAX_SHARDS",
@@ -13,6 +14,8 @@ __all__ = [
     "ConsoleSink",
     "FileSink",
     "FileSource",
+    "FillTable",
+    "FillTables",
     "KafkaSource",
     "Plot",
     "Sink",
@@ -65,6 +68,33 @@ Source = Union[FileSource, TableSource, KafkaSource]
 
 
 @dataclass(frozen=True, slots=True)
+class FillTable:
+    """Rows that fill segments, of the job's own source where `source` is None, and aggregates: without, each row."""
+
+    filling: Filling
+    source: Source | None = None
+    agg: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FillTables:
+    """All that fills a job's segments: [fill], whose name is empty, or each [fill.NAME]."""
+
+    named: tuple[tuple[str, FillTable], ...]
+    keep_empty: bool = False
+
+    @property
+    def tables(self) -> dict[str, FillTable]:
+        """Each under the name of its table."""
+        return {f"fill.{name}" if name else "fill": table for name, table in self.named}
+
+    @property
+    def gives_rows(self) -> bool:
+        """Whether each matching row is given, and not one row for each segment."""
+        return not any(table.agg for _, table in self.named)
+
+
+@dataclass(frozen=True, slots=True)
 class StreamOptions:
     """How a stream is run.
 
@@ -106,9 +136,13 @@ Sink = Union[FileSink, ConsoleSink]
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A picture of `value` over time with the segments marked, for some keys (or the first ones)."""
+    """A picture of `value` over time with the segments marked, for some keys (or the first ones).
+
+    `fill` has what is drawn of the rows that fill them, by the name of their table; else it is what is aggregated.
+    """
 
     value: str
     path: str
     keys: tuple[str | int, ...] = ()
     threshold: float | None = None
+    fill: tuple[tuple[str, str], ...] = ()

@@ -41,6 +41,7 @@ from panewise.spec.punctuate import (
 )
 
 __all__ = [
+    "SOURCE_KEYS",
     "plot_from_table",
     "plot_to_mapping",
     "punctuation_from_table",
@@ -60,6 +61,9 @@ _KEYS = {
     "table": ("table", "stream"),
     "kafka": ("servers", "topic", "value", "schema"),
 }
+SOURCE_KEYS = tuple(dict.fromkeys(["format", *(key for keys in _KEYS.values() for key in keys), "options"]))
+"""What says where rows come from."""
+
 _DDL = 'schema = "router string, rpt_time timestamp"'
 _AVRO = """schema = '{"type": "record", "name": "report", "fields": [...]}'"""
 _OWN_OF_KAFKA = {"kafka.bootstrap.servers": "servers", "subscribe": "topic"}
@@ -76,9 +80,11 @@ def source_from_table(table: Table) -> Source:
     """Where rows come from."""
     form = table.word("format", tuple(_KEYS))
     table.only(f"a {form} source", ["format", *_KEYS[form], "options"])
-    options = Table("source.options", table.optional("options", dict, {}))
+    options = Table(f"{table.name}.options", table.optional("options", dict, {}))
     if "schema" in options.content:
-        raise JobError("`schema` in [source.options] is not an option of Spark's reader. Put it above, into [source].")
+        raise JobError(
+            f"`schema` in [{options.name}] is not an option of Spark's reader. Put it above, into [{table.name}]."
+        )
     given = tuple((name, options.text(name)) for name in options.content)
     if form == "kafka":
         return _kafka(table, given)
@@ -88,8 +94,8 @@ def source_from_table(table: Table) -> Source:
     path, schema = table.required("path", str, 'path = "data/router"'), table.optional("schema", str)
     if stream and schema is None and form != "parquet":
         raise JobError(
-            f"`schema` is missing in [source]: Spark reads a stream of {form} files only by a schema that is given. "
-            f"Add it, such as {_DDL}."
+            f"`schema` is missing in [{table.name}]: Spark reads a stream of {form} files only by a schema that is "
+            f"given. Add it, such as {_DDL}."
         )
     return FileSource(form, path, schema, given, stream)
 
@@ -98,7 +104,9 @@ def _kafka(table: Table, options: tuple[tuple[str, str], ...]) -> KafkaSource:
     for name, _ in options:
         if name in _OWN_OF_KAFKA:
             own = _OWN_OF_KAFKA[name]
-            raise JobError(f"`{name}` in [source.options] is said by `{own}`. Put it above, into [source], as `{own}`.")
+            raise JobError(
+                f"`{name}` in [{table.name}.options] is said by `{own}`. Put it above, into [{table.name}], as `{own}`."
+            )
     servers = table.required("servers", str, 'servers = "localhost:9092"')
     topic = table.required("topic", str, 'topic = "reports"')
     value = table.word("value", ("json", "avro"))
@@ -108,13 +116,13 @@ def _kafka(table: Table, options: tuple[tuple[str, str], ...]) -> KafkaSource:
             json.loads(schema)
         except json.JSONDecodeError as e:
             raise JobError(
-                f"`schema` in [source] ({schema!r}) is not JSON, which an Avro schema is: {e}. Write {_AVRO}."
+                f"`schema` in [{table.name}] ({schema!r}) is not JSON, which an Avro schema is: {e}. Write {_AVRO}."
             ) from None
     return KafkaSource(servers, topic, value, schema, options)
 
 
 def source_to_mapping(source: Source) -> dict[str, Any]:
-    """The [source] table of a source."""
+    """The [source] table of a source, or what is about it in [fill]."""
     mapping: dict[str, Any]
     match source:
         case FileSource():
@@ -258,10 +266,19 @@ def sink_to_mapping(sink: Sink) -> dict[str, Any]:
 
 def plot_from_table(table: Table) -> Plot:
     """What is drawn."""
-    table.only("a plot", ["value", "path", "keys", "threshold"])
+    table.only("a plot", ["value", "path", "keys", "threshold", "fill"])
     value, path = table.required("value", str, 'value = "speed"'), table.required("path", str, 'path = "out/plot.png"')
     keys = table.list("keys", str) if not _whole(table.content.get("keys")) else table.list("keys", int)
-    return Plot(value, path, keys, table.optional("threshold", float))
+    return Plot(value, path, keys, table.optional("threshold", float), _plotted(table))
+
+
+def _plotted(table: Table) -> tuple[tuple[str, str], ...]:
+    """What is drawn of the rows that fill: text for those of [fill], a table for those of each [fill.NAME]."""
+    given = table.content.get("fill", {})
+    if not isinstance(given, dict):
+        return (("", table.optional("fill", str)),)
+    named = Table(f"{table.name}.fill", given)
+    return tuple((name, named.optional(name, str)) for name in given)
 
 
 def _whole(keys: object) -> bool:
@@ -270,8 +287,9 @@ def _whole(keys: object) -> bool:
 
 def plot_to_mapping(plot: Plot) -> dict[str, Any]:
     """The [plot] table of a plot."""
-    keys = list(plot.keys) or None
-    return _said({"keys": keys, "value": plot.value, "path": plot.path, "threshold": plot.threshold})
+    keys, fill = list(plot.keys) or None, dict(plot.fill)
+    shown = {"keys": keys, "value": plot.value, "path": plot.path, "threshold": plot.threshold}
+    return _said({**shown, "fill": fill.get("", fill) or None})
 
 
 def _said(mapping: dict[str, Any]) -> dict[str, Any]:
