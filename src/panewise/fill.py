@@ -10,7 +10,7 @@ from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import AmountLike
 from panewise.spec.explain_fill import Explained, explain_fill
-from panewise.spec.fill import Filling, FillOptions
+from panewise.spec.fill import Filling, FillOptions, fuses
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -95,7 +95,8 @@ class Fill:
         fused, rest = self._fused(asked)
         counts = [name for name in fused if name.startswith(_COUNT)]
         # rows of the framing itself are in every segment
-        every = self._options.keep_empty or (any(name not in rest for name in asked) and not counts)
+        whole = any(name not in rest and self._sources[name].filling.where is None for name in asked)
+        every = self._options.keep_empty or whole
         streaming = any(self._sources[name].df.isStreaming for name in rest)
         if not every and (len(rest) > 1 or counts or streaming):
             for i, name in enumerate(rest):
@@ -233,26 +234,13 @@ class Fill:
         for name, calls in asked.items():
             side = self._sources[name]
             given = side.filling
-            own = side.df is self._framing and not self._stored and not given.moves
-            own = own and given.time == self._plan.time and given.keys == self._plan.keys
-            if own and (given.where is None or all(call.function not in ("first", "last") for _, call in calls)):
-                fused |= {result: _where(call, given.where) for result, call in calls}
+            if side.df is self._framing and not self._stored and fuses(self._plan, given, calls):
+                fused |= {result: str(call.where(given.where)) for result, call in calls}
                 if given.where is not None:
-                    fused[f"{_COUNT} of {name}"] = _where(Aggregate("count", None), given.where)
+                    fused[f"{_COUNT} of {name}"] = str(Aggregate("count", None).where(given.where))
             else:
                 rest[name] = calls
         return fused, rest
-
-
-def _where(call: Aggregate, where: str | None) -> str:
-    """An aggregate over the rows for which a condition holds.
-
-    >>> _where(Aggregate("sum", "x"), "y > 0"), _where(Aggregate("count", None), "y > 0")
-    ('sum(case when y > 0 then x end)', 'count(case when y > 0 then 1 end)')
-    """
-    if where is None:
-        return str(call)
-    return f"{call.function}(case when {where} then {'1' if call.argument is None else call.argument} end)"
 
 
 def _checked(plan: PlanSpec, name: str, source: object) -> _Side:

@@ -134,3 +134,10 @@ def test_what_is_refused(spark: SparkSession, reports: DataFrame, messages: Data
     live = spark.readStream.format("rate").load()
     said = refused(lambda: LOSS.fill(reports, live, at="timestamp", by="value").agg(n="count(*)"))
     assert said.startswith("`punctuation` (None) of `filling_source`")
+
+
+def test_rows_of_its_own_are_enough(reports: DataFrame) -> None:
+    sources = {"own": pw.filling(reports), "busy": pw.filling(reports, where="total_pkts > 10000000")}
+    found = LOSS.fill(reports, sources).agg(own={"top": "max(drop_pct)"}, busy={"n": "count(*)"})
+    assert found.count() == LOSS.segments(reports).count()
+    assert found.where("n > 0").isEmpty()

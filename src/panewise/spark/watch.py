@@ -75,14 +75,14 @@ class FillProgress:
     segments_waiting: int
     """Segments that rows to come may enter."""
     until: At | None
-    """Progress of the source that is furthest behind."""
+    """Progress of the source that is furthest behind; None, where nothing was promised yet, or where all was."""
 
     def __str__(self) -> str:
         late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
-        reached = "nothing for all keys yet" if self.until is None else shown(self.until)
+        reached = "" if self.until is None else f"; progress: {shown(self.until)}"
         return (
             f"filling: {many(self.rows, 'row')}, late: {late}; waiting: {many(self.rows_waiting, 'row')} for segments, "
-            f"{many(self.segments_waiting, 'segment')} for rows; progress: {reached}"
+            f"{many(self.segments_waiting, 'segment')} for rows{reached}"
         )
 
 
