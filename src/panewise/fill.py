@@ -81,6 +81,13 @@ class Fill:
         self._plan, self._find, self._framing, self._options = plan, find, framing, options
         self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
         self._stored = is_segments(framing)
+        parts = options.emit == "fragments" or (self._stored and "part" in framing.columns)
+        for side in self._sources.values():
+            if parts and (side.filling.before is not None or side.filling.after is not None):
+                raise SpecError(
+                    "`widen`: segments come in parts, and parts that reach into each other would count rows twice. "
+                    'Leave it out, or use emit="final".'
+                )
         if not framing.isStreaming and not any(side.df.isStreaming for side in self._sources.values()):
             for name, value in options.of_streams.items():
                 if value is not None:

@@ -125,6 +125,8 @@ def test_what_is_refused(spark: SparkSession, reports: DataFrame, messages: Data
     assert said.startswith("`widen` ('30 seconds') must be two amounts")
     said = refused(lambda: LOSS.fill(reports, messages, at="ts", by="host", emit="updates"))
     assert said.startswith('`emit` ("updates")')
+    said = refused(lambda: LOSS.fill(reports, messages, **AROUND, emit="fragments"))
+    assert said.startswith("`widen`: segments come in parts")
     said = refused(lambda: LOSS.fill(reports, router.messages(10)))
     assert said.startswith("`filling_source` (Table) must be a DataFrame of Spark.")
     said = refused(lambda: LOSS.fill(reports, {"a": messages}))
