@@ -155,6 +155,7 @@ def test_nothing_to_fill_is_still_counted(spark: SparkSession, job: JobMaker) ->
     assert out.startswith("0 segments filled; 9 rows read, 1 dropped for want of t; of [fill] 9 rows read, 1 dropped ")
 
 
+@pytest.mark.slow
 def test_segments_that_were_found_before(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     readings = spark.read.schema("key string, t int, temp double").csv(f"{tmp_path}/readings", header=True)
     loud = pw.threshold_frames("temp > 32").by("key").at("t")
@@ -216,6 +217,7 @@ def test_two_streams_to_their_end(spark: SparkSession, job: JobMaker, tmp_path: 
     assert refused("run", file()).startswith(f"`checkpoint` in [stream] ('{tmp_path}/checkpoint') is that of a stream ")
 
 
+@pytest.mark.slow
 def test_a_stream_and_a_stored_table(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     how = f'[stream]\ncheckpoint = "{tmp_path}/checkpoint"\nshards = 2'
     code, out, err = cli("run", job("", how, source=streamed(), plan=PROMISE))
@@ -232,6 +234,7 @@ def test_a_stream_and_a_stored_table(spark: SparkSession, job: JobMaker, tmp_pat
     )
 
 
+@pytest.mark.slow
 def test_readings_that_are_stored_and_a_stream(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     how = f'[stream]\ncheckpoint = "{tmp_path}/checkpoint"\nshards = 2'
     code, out, err = cli("run", job(f"{streamed(PROMISE)}\n{AGG}", '[agg]\ntop = "max(temp)"', how))
