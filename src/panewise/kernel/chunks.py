@@ -15,13 +15,16 @@ import pyarrow as pa
 from panewise.kernel.bundle import dump, load
 from panewise.kernel.page import Array
 
-__all__ = ["CHUNK_BYTES", "SegmentChunks", "Store", "WaitingRows"]
+__all__ = ["BESIDE", "CHUNK_BYTES", "SegmentChunks", "Store", "WaitingRows"]
 
 Store = MutableMapping[str, bytes]
 """Where chunks lie, by name."""
 
 CHUNK_BYTES = 100_000
 """About how large a chunk is: less makes many, more is read and written for little."""
+
+BESIDE = "panewise "
+"""How the names begin of what stands beside the columns of segments: nobody else gives such names."""
 
 
 class _Chunks:
@@ -169,7 +172,7 @@ class SegmentChunks(_Chunks):
         return int(self._column("n").sum())
 
     def add(self, table: pa.Table, lo: Sequence[Array], hi: Sequence[Array]) -> None:
-        """Keep segments; `table` holds lo0, hi0, ... as columns too."""
+        """Keep segments; `table` holds lo0, hi0, ... beside their columns."""
         order = np.argsort(np.min(np.stack(lo), axis=0), kind="stable")
         table = table.take(pa.array(order))
         numbers = self._column("chunk")
@@ -186,7 +189,8 @@ class SegmentChunks(_Chunks):
         """A chunk as it now is."""
         self._put(number, piece)
         sides = (self.index.num_columns - 3) // 2
-        columns = [np.asarray(piece.column(f"{name}{i}").to_numpy()) for i in range(sides) for name in ("lo", "hi")]
+        names = [f"{BESIDE}{name}{i}" for i in range(sides) for name in ("lo", "hi")]
+        columns = [np.asarray(piece.column(name).to_numpy()) for name in names]
         due = np.max(np.stack(columns[1::2]), axis=0).min()
         told = [number, len(piece), due]
         for lo, hi in zip(columns[::2], columns[1::2], strict=True):

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from panewise.kernel.arrivals import REASONS, Arrivals
 from panewise.kernel.bundle import Facts
-from panewise.kernel.chunks import SegmentChunks, Store, WaitingRows
+from panewise.kernel.chunks import BESIDE, SegmentChunks, Store, WaitingRows
 from panewise.kernel.fill import FillLayout, Tallies, located, pairs, reach, sorted_rows
 from panewise.kernel.keys import KeyTable
 from panewise.kernel.page import Array
@@ -24,6 +24,8 @@ from panewise.kernel.punctuate import Seen
 from panewise.kernel.tally import N_CELLS
 
 __all__ = ["FILL_COUNTS", "FILL_TOTALS", "Filled", "Filler", "Given"]
+
+_SLOT = f"{BESIDE}slot"
 
 FILL_TOTALS = ("filling_rows", *(f"filling_{reason}" for reason in REASONS), "filled")
 """What is counted from the first micro-batch on: rows of all sources, late ones by reason, segments filled."""
@@ -197,10 +199,10 @@ class Filler:
 
     def _extended(self, segments: pa.Table, owners: Array) -> pa.Table:
         """Segments with their slots, their reach in each source, and empty tallies."""
-        table = segments.append_column("slot", pa.array(owners))
+        table = segments.append_column(_SLOT, pa.array(owners))
         for i, layout in enumerate(self._layouts):
             lo, hi = reach(layout, segments.column("segment").combine_chunks())
-            table = table.append_column(f"lo{i}", pa.array(lo)).append_column(f"hi{i}", pa.array(hi))
+            table = table.append_column(f"{BESIDE}lo{i}", pa.array(lo)).append_column(f"{BESIDE}hi{i}", pa.array(hi))
             table = _with_cells(table, i, Tallies.empty(len(segments), len(layout.agg)))
         return table
 
@@ -239,7 +241,7 @@ class Filler:
     def _take(self, table: pa.Table, i: int, rows: _Fresh, out: list[pa.Table]) -> pa.Table:
         """Segments with the rows that lie in them added."""
         layout = self._layouts[i]
-        owners = np.asarray(table.column("slot").to_numpy())
+        owners = np.asarray(table.column(_SLOT).to_numpy())
         lo, hi = _bounds(table, i)
         first, last = located(owners, lo, hi, rows.offsets, rows.at)
         if not (last > first).any():
@@ -255,7 +257,7 @@ class Filler:
 
     def _completed(self, table: pa.Table, out: list[pa.Table]) -> pa.Table:
         """The segments that rows may still enter; the others are complete."""
-        owners = np.asarray(table.column("slot").to_numpy())
+        owners = np.asarray(table.column(_SLOT).to_numpy())
         done = np.ones(len(table), bool)
         for i, side in enumerate(self.sides):
             done &= _bounds(table, i)[1] <= side.until[owners]
@@ -273,10 +275,8 @@ class Filler:
         return table.filter(pa.array(~done))
 
     def _own(self, table: pa.Table) -> pa.Table:
-        ours = ["slot"]
-        for i in range(len(self._layouts)):
-            ours += [f"lo{i}", f"hi{i}", f"floats{i}", f"ints{i}"]
-        return table.drop_columns(ours)
+        beside = [f"{BESIDE}{name}{i}" for i in range(len(self._layouts)) for name in ("lo", "hi", "floats", "ints")]
+        return table.drop_columns([_SLOT, *beside])
 
     def _keep(self, i: int, fresh: _Fresh | None, limit: Array) -> None:
         """Let go of rows that no segment to come can reach; the new ones that one can wait."""
@@ -303,19 +303,19 @@ def _regrouped(fresh: _Fresh | None, count: int) -> _Fresh | None:
 
 
 def _bounds(table: pa.Table, i: int) -> tuple[Array, Array]:
-    lo, hi = (np.asarray(table.column(f"{name}{i}").to_numpy()) for name in ("lo", "hi"))
+    lo, hi = (np.asarray(table.column(f"{BESIDE}{name}{i}").to_numpy()) for name in ("lo", "hi"))
     return lo, hi
 
 
 def _cells(table: pa.Table, i: int, aggregates: int) -> Tallies:
     shape = (len(table), aggregates, N_CELLS)
-    flat = [table.column(f"{name}{i}").combine_chunks().flatten() for name in ("floats", "ints")]
+    flat = [table.column(f"{BESIDE}{name}{i}").combine_chunks().flatten() for name in ("floats", "ints")]
     floats, ints = (np.array(column.to_numpy(zero_copy_only=False)).reshape(shape) for column in flat)
     return Tallies(floats, ints)
 
 
 def _with_cells(table: pa.Table, i: int, tallies: Tallies) -> pa.Table:
-    for name, cells in ((f"floats{i}", tallies.floats), (f"ints{i}", tallies.ints)):
+    for name, cells in ((f"{BESIDE}floats{i}", tallies.floats), (f"{BESIDE}ints{i}", tallies.ints)):
         width = cells.shape[1] * N_CELLS
         column = pa.FixedSizeListArray.from_arrays(pa.array(cells.reshape(-1)), width) if width else None
         column = pa.nulls(len(table), pa.int8()) if column is None else column

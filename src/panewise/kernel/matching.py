@@ -26,6 +26,8 @@ PIECE_BYTES = 1 << 26
 """How much is gathered before it is dealt: less makes small pieces, more takes memory."""
 
 UID, FLOATS, INTS = "panewise uid", "panewise floats", "panewise ints"
+_LO, _HI, _KEY = "panewise lo", "panewise hi", "panewise key"
+"""What stands beside the columns of segments, under names that nobody else gives."""
 
 Piece = tuple[int, bytes, Any, Any]
 """A shard, the piece as bytes, and the first and last instant that it concerns."""
@@ -46,14 +48,12 @@ def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table
         yield pa.Table.from_batches(some)
 
 
-def _dealt(table: pa.Table, order: Array) -> Iterator[tuple[int, pa.Table]]:
+def _dealt(table: pa.Table, shards: pa.ChunkedArray, order: Array) -> Iterator[tuple[int, pa.Table]]:
     """The rows of each shard, in this order, which has shards one after another."""
-    table = table.take(pa.array(order))
-    shards = np.asarray(table.column("shard").to_numpy())
-    table = table.drop_columns(["shard"])
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(shards)) + 1, [len(shards)]])
+    table, owners = table.take(pa.array(order)), np.asarray(shards.to_numpy())[order]
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(owners)) + 1, [len(owners)]])
     for first, last in pairwise(edges):
-        yield int(shards[first]), table.slice(first, last - first)
+        yield int(owners[first]), table.slice(first, last - first)
 
 
 def pages(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS) -> Iterator[Piece]:
@@ -63,14 +63,14 @@ def pages(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIE
         keys = [table.column(name).combine_chunks() for name in names]
         found, firsts = codes(keys, len(table))
         at = layout.progress.numbers(table.column("at").combine_chunks())
-        shards = np.asarray(table.column("shard").to_numpy())
+        shards = table.column("shard")
         rank = np.empty(len(firsts), np.int64)
-        rank[np.argsort(shards[firsts], kind="stable")] = np.arange(len(firsts))
+        rank[np.argsort(np.asarray(shards.to_numpy())[firsts], kind="stable")] = np.arange(len(firsts))
         slots = rank[found]
         order, _ = sorted_rows(slots, at, len(firsts))
         order = np.arange(len(table)) if order is None else order
-        table = table.append_column("slot", pa.array(slots))
-        for shard, part in _dealt(table, order):
+        table = table.drop_columns(["shard"]).append_column("slot", pa.array(slots))
+        for shard, part in _dealt(table, shards, order):
             mine = np.asarray(part.column("slot").to_numpy())
             edges = np.concatenate([[0], np.flatnonzero(np.diff(mine)) + 1])
             heads = {name: part.column(name).take(pa.array(edges)) for name in names}
@@ -81,46 +81,50 @@ def pages(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIE
 
 
 def chunks(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS // 16) -> Iterator[Piece]:
-    """Segments (shard, k0.., uid, and all their columns) as chunks; those that are emptied reach nowhere."""
+    """Segments (first their shard, keys and uid, then all their columns) as chunks; emptied ones reach nowhere."""
+    names = [*_keys(layout), UID]
     for table in _gathered(batches, rows):
-        table = table.combine_chunks()
+        shards, table = table.column(0), table.remove_column(0).combine_chunks()
+        table = table.rename_columns([*names, *table.column_names[len(names) :]])
         lo, hi = reach(layout, table.column("segment").combine_chunks())
-        order = np.lexsort((lo, np.asarray(table.column("shard").to_numpy())))
-        table = table.append_column("lo", pa.array(lo)).append_column("hi", pa.array(hi))
-        for shard, part in _dealt(table, order):
-            first = np.asarray(part.column("lo").to_numpy()).min()
-            last = max(first, np.asarray(part.column("hi").to_numpy()).max())
+        table = table.append_column(_LO, pa.array(lo)).append_column(_HI, pa.array(hi))
+        for shard, part in _dealt(table, shards, np.lexsort((lo, np.asarray(shards.to_numpy())))):
+            first = np.asarray(part.column(_LO).to_numpy()).min()
+            last = max(first, np.asarray(part.column(_HI).to_numpy()).max())
             yield shard, dump({"segments": part.combine_chunks()}, {}), first, last
 
 
 def gathered_by_shard(batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS // 16) -> Iterator[tuple[int, bytes]]:
-    """Segments (shard, and all their columns) as pages of a shard each."""
+    """Segments (first their shard, then all their columns) as pages of a shard each."""
     for table in _gathered(batches, rows):
-        order = np.argsort(np.asarray(table.column("shard").to_numpy()), kind="stable")
-        for shard, part in _dealt(table.combine_chunks(), order):
+        shards = table.column(0)
+        order = np.argsort(np.asarray(shards.to_numpy()), kind="stable")
+        for shard, part in _dealt(table.remove_column(0).combine_chunks(), shards, order):
             yield shard, dump({"segments": part.combine_chunks()}, {})
+
+
+def _keys(layout: FillLayout) -> list[str]:
+    return [f"{_KEY}{i}" for i in range(len(layout.key_types))]
 
 
 def _met(layout: FillLayout, chunk: bytes, page: bytes) -> tuple[pa.Table, pa.Table, Array, Array]:
     """Segments, rows, and which rows each segment takes."""
-    names = [f"k{i}" for i in range(len(layout.key_types))]
     segments, page_tables = load(chunk)[0]["segments"], load(page)[0]
     keys, rows = page_tables["keys"], page_tables["rows"]
-    of_rows = [keys.column(name).combine_chunks() for name in names]
-    of_segments = [segments.column(name).combine_chunks() for name in names]
+    of_rows = [keys.column(i).combine_chunks() for i in range(len(layout.key_types))]
+    of_segments = [segments.column(name).combine_chunks() for name in _keys(layout)]
     mine, theirs, count = together(of_rows, of_segments, len(keys), len(segments))
     lengths = np.zeros(count, np.int64)
     lengths[mine] = keys.column("n").to_numpy()
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     at = layout.progress.numbers(rows.column("at").combine_chunks())
-    lo, hi = (np.asarray(segments.column(name).to_numpy()) for name in ("lo", "hi"))
+    lo, hi = (np.asarray(segments.column(name).to_numpy()) for name in (_LO, _HI))
     return segments, rows, *located(theirs, lo, hi, offsets, at)
 
 
 def _own(layout: FillLayout, segments: pa.Table, keep: tuple[str, ...] = ()) -> pa.Table:
     """The columns that the segments came with."""
-    ours = [f"k{i}" for i in range(len(layout.key_types))]
-    return segments.drop_columns([*ours, "lo", "hi", *(() if UID in keep else (UID,))])
+    return segments.drop_columns([*_keys(layout), _LO, _HI, *(() if UID in keep else (UID,))])
 
 
 def matched(layout: FillLayout, chunk: bytes, page: bytes) -> pa.Table | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import InputError, SpecError
+from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.matching import UID, Merger, chunks, filled, matched, pages
 from panewise.kernel.progress import aligned, check_same_kind
@@ -58,9 +58,12 @@ def fill_local(
     if own and calls and (given.time, given.keys) == (plan.time, plan.keys):
         return segments_local(plan, framing, agg)
     segments = segments_local(plan, framing).replace_schema_metadata(None) if stored is None else stored
+    taken = [column.lower() for column in segments.column_names]
     for name, _ in calls:
-        if name.lower() in (column.lower() for column in segments.column_names):
+        if name.lower() in taken:
             raise SpecError(f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name.")
+    if not calls and "row" in taken:
+        raise SpecError("`agg` (None) adds a column `row`, and segments have one. Rename it, or give `agg`.")
     rows, layout = apply_filling(given, calls, filling, segments, plan.keys, with_rows=not calls)
     return _filled(segments, plan.keys, rows, layout, keep_empty)
 
@@ -96,6 +99,9 @@ def apply_filling(
     columns = {}
     fits = pa.array(np.ones(len(source.rows), bool))
     for i, (name, key) in enumerate(zip(given.keys, keys, strict=True)):
+        if key not in schema.names:
+            known = did_you_mean(key, schema.names)
+            raise InputError(f"`framing`: segments have no column {key!r}, which is a key of the plan. {known}")
         found, target = source.plain("by", name), schema.field(key).type
         check_keys(name, str(found.type), key, str(target), found.type == target or _whole(found.type, target))
         cast, valid = _cast(found, target)
@@ -145,15 +151,10 @@ def _filled(
 ) -> pa.Table:
     present = rows.filter(pc.is_valid(rows.column("at")))
     dealt = present.append_column("shard", pa.array(np.zeros(len(present), np.int32)))
-    named = {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
-    numbered = pa.table(
-        {
-            "shard": pa.array(np.zeros(len(segments), np.int32)),
-            **named,
-            UID: pa.array(range(len(segments)), pa.int64()),
-            **{name: segments.column(name) for name in segments.column_names},
-        }
-    )
+    beside = {"shard": pa.array(np.zeros(len(segments), np.int32))}
+    beside |= {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
+    beside[UID] = pa.array(range(len(segments)), pa.int64())
+    numbered = pa.table([*beside.values(), *segments.columns], [*beside, *segments.column_names])
     all_chunks = [piece for _, piece, _, _ in chunks(layout, numbered.to_batches())]
     all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
     if not layout.agg:
