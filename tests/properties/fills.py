@@ -11,6 +11,7 @@ from itertools import chain, pairwise
 
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import panewise as pw
@@ -24,6 +25,9 @@ from properties.streams import AGG, BUILDERS, CALLS, null, plans, same, with_inp
 from properties.test_streams import arrivals, lateness, table, unlongest
 
 SCHEMES = sorted(BUILDERS)
+fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
+few = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
+"""A fill takes several times as long as a batch; so do as many properties of it."""
 LABELS = (7, None, -1, 99)
 """The keys of rows: of up to three that have segments, and of one that has none."""
 WHERE = {

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import panewise as pw
@@ -30,6 +30,8 @@ from properties.fills import (
     batches,
     cases,
     chunk_bytes,
+    few,
+    fewer,
     filling_of,
     in_time,
     live,
@@ -45,13 +47,9 @@ from properties.fills import (
 from properties.streams import AGG, null, with_inputs
 from properties.test_streams import blank
 
-fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
-few = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
-
 # ---- tables in memory --------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=2 * settings.default.max_examples)
 @given(case=cases(), keep_empty=st.booleans(), stored=st.booleans())
 def test_segments_have_the_rows_within_their_bounds(case: Case, keep_empty: bool, stored: bool) -> None:
     segments = pw.segments_local(case.plan, case.framed()).replace_schema_metadata(None)
@@ -139,7 +137,7 @@ def test_rows_have_a_column_of_their_own() -> None:
 # ---- streams -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=settings.default.max_examples)
+@fewer
 @given(case=live(), keep_empty=st.booleans(), data=st.data())
 def test_streams_fill_as_tables_do(case: Case, keep_empty: bool, data: st.DataObject) -> None:
     stream = made(case, data.draw, keep_empty=keep_empty)
@@ -147,7 +145,7 @@ def test_streams_fill_as_tables_do(case: Case, keep_empty: bool, data: st.DataOb
     assert alike(found, case.local(keep_empty=keep_empty))
 
 
-@fewer
+@few
 @given(case=live(), data=st.data())
 def test_streams_match_the_rows_that_tables_do(case: Case, data: st.DataObject) -> None:
     stream = made(case, data.draw, None)
@@ -155,7 +153,7 @@ def test_streams_match_the_rows_that_tables_do(case: Case, data: st.DataObject) 
     assert pairs_in(found) == pairs_in(case.local(None))
 
 
-@fewer
+@few
 @given(case=live(), data=st.data())
 def test_promises_of_filling_rows(case: Case, data: st.DataObject) -> None:
     """In-band punctuations that hold, of single keys or of all, on both sides."""
@@ -239,7 +237,7 @@ def test_two_sources_fill_the_same_segments(case: Case, data: st.DataObject) -> 
     assert alike(found, list(expected.values()))
 
 
-@fewer
+@few
 @given(case=live(), data=st.data())
 def test_parts_are_filled_by_themselves(case: Case, data: st.DataObject) -> None:
     every = data.draw(st.sampled_from([None, None, 1, 3]))
@@ -271,7 +269,7 @@ def check_sums(case: Case, found: list[dict], whole: list[dict], unsure: int) ->
             assert sum(part[each] or 0 for part in of_segment) == (segment[each] or 0)
 
 
-@fewer
+@few
 @given(case=cases(), keep_empty=st.booleans(), data=st.data())
 def test_segments_that_were_found_before(case: Case, keep_empty: bool, data: st.DataObject) -> None:
     segments = pw.segments_local(case.plan, case.framed()).replace_schema_metadata(None)

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import panewise as pw
@@ -31,6 +31,7 @@ from properties.fills import (
     batches,
     chunk_bytes,
     feeds,
+    few,
     framings,
     live,
     made,
@@ -39,9 +40,6 @@ from properties.fills import (
 )
 from properties.streams import null, plans
 from properties.test_streams import blank, table, unlongest
-
-fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
-few = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
 
 
 def after(segment: dict) -> tuple[float, bool]:
@@ -152,7 +150,7 @@ def test_instants_that_become_one_when_they_are_moved() -> None:
     assert stream.finish().column("n").to_pylist() == [1]
 
 
-@fewer
+@few
 @given(case=live(), data=st.data())
 def test_progress_lets_go_of_rows_and_segments(case: Case, data: st.DataObject) -> None:
     """Rows that a segment to come can reach wait, and no chunk of others; segments wait that a row can enter."""

@@ -8,17 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import DataError
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.fill import Tallies
-from properties.fills import pieces_of
+from properties.fills import fewer, pieces_of
 from properties.streams import CALLS, optional
-
-fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
-few = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
 
 
 @fewer

@@ -153,8 +153,11 @@ def segments(
         )
     )
     made = result_schema(layout, applied.keys)
-    reason = T.StructField("reason", T.StringType())
-    late_type = T.StructType([reason, applied.df.schema["row"]]) if late else None
+    late_type = None
+    if late:
+        # null in the rows that are segments
+        row = T.StructField("row", applied.df.schema["row"].dataType)
+        late_type = T.StructType([T.StructField("reason", T.StringType()), row])
     return finished(staged, made, late_type, SUMS)
 
 
