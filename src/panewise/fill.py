@@ -10,7 +10,7 @@ from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import AmountLike
 from panewise.spec.explain_fill import Explained, explain_fill
-from panewise.spec.fill import Filling, FillOptions, fuses
+from panewise.spec.fill import Filling, FillOptions, check_parts, fuses
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -81,13 +81,10 @@ class Fill:
         self._plan, self._find, self._framing, self._options = plan, find, framing, options
         self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
         self._stored = is_segments(framing)
-        parts = options.emit == "fragments" or (self._stored and "part" in framing.columns)
-        for side in self._sources.values():
-            if parts and (side.filling.before is not None or side.filling.after is not None):
-                raise SpecError(
-                    "`widen`: segments come in parts, and parts that reach into each other would count rows twice. "
-                    'Leave it out, or use emit="final".'
-                )
+        parts = "part" in framing.columns and "part" not in plan.keys
+        if options.emit == "fragments" or (self._stored and parts):
+            for side in self._sources.values():
+                check_parts(side.filling)
         if not framing.isStreaming and not any(side.df.isStreaming for side in self._sources.values()):
             for name, value in options.of_streams.items():
                 if value is not None:
@@ -151,12 +148,26 @@ class Fill:
         for name, called in asked.items():
             side = self._sources[name]
             origin = "the rows that draw the segments" if side.df is self._framing and not self._stored else ""
-            told[name] = Explained(side.filling, called, origin, side.df.isStreaming, name not in rest)
+            files, why = self._read(side, called) if called and name in rest else (0, "")
+            told[name] = Explained(side.filling, called, origin, side.df.isStreaming, name not in rest, files, why)
         # rows of the framing itself are in every segment
         own_rows = any(each.fused and each.filling.where is None for each in told.values())
         every = self._options.keep_empty or own_rows
         live, parts = self._framing.isStreaming, self._options.emit == "fragments"
         print(explain_fill(self._plan, told, own, stream=live, known=self._stored, every=every, parts=parts))
+
+    def _read(self, side: _Side, calls: Calls) -> tuple[int, str]:
+        """How many files Python workers read themselves, or why Spark reads the rows of a stored table."""
+        if side.df.isStreaming:
+            return 0, ""
+        from panewise.spark.fill import Stored
+        from panewise.spark.scan import files_of
+
+        files = files_of(side.df)
+        if isinstance(files, str):
+            return 0, files
+        scan = Stored(self._segments({}), self._plan.keys, side.df, side.filling, calls, self._options.shards).scan()
+        return (0, scan) if isinstance(scan, str) else (len(scan.files), "")
 
     def _check_late(self, tables: Mapping[str, Calls]) -> None:
         if self._options.late and tables:

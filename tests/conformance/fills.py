@@ -232,17 +232,25 @@ class Spark:
 
     def batch(self, story: FillStory) -> Told:
         """A table and a table."""
-        rows = self._frame(story.columns, story.rows)
-        return self._finished(story, rows, plan_from_mapping(story.plan))
+        filling = self._frame(story.filling["columns"], story.filling["rows"])
+        return self._finished(story, self._frame(story.columns, story.rows), filling)
+
+    def scanned(self, story: FillStory) -> Told:
+        """A table, and Parquet files."""
+        folder, table = self._new() / "filling", story.filling_table(story.filling["rows"])
+        half = len(table) // 2
+        for i, some in enumerate((table[half:], table[:half])):
+            pq.write_table(some, folder / f"{i}.parquet", row_group_size=2)
+        files = self._spark.read.schema(_ddl(story.filling["columns"])).parquet(str(folder))
+        return self._finished(story, self._frame(story.columns, story.rows), files)
 
     def stored(self, story: FillStory) -> Told:
         """Segments that were found before, and a table."""
-        plan = plan_from_mapping(story.plan)
-        return self._finished(story, plan.segments(self._frame(story.columns, story.rows)), plan)
+        segments = plan_from_mapping(story.plan).segments(self._frame(story.columns, story.rows))
+        return self._finished(story, segments, self._frame(story.filling["columns"], story.filling["rows"]))
 
-    def _finished(self, story: FillStory, framing: DataFrame, plan: pw.Plan) -> Told:
-        filling = self._frame(story.filling["columns"], story.filling["rows"])
-        fill = plan.fill(framing, filling, **story.options)
+    def _finished(self, story: FillStory, framing: DataFrame, filling: DataFrame) -> Told:
+        fill = plan_from_mapping(story.plan).fill(framing, filling, **story.options)
         found = fill.rows() if story.agg is None else fill.agg(story.agg)
         return Told([_told(found.toArrow())])
 

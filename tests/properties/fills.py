@@ -25,8 +25,8 @@ from properties.streams import AGG, BUILDERS, CALLS, null, plans, same, with_inp
 from properties.test_streams import arrivals, lateness, table, unlongest
 
 SCHEMES = sorted(BUILDERS)
-fewer = settings(max_examples=max(settings.default.max_examples * 6 // 10, 1))
-few = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
+fewer = settings(max_examples=max(settings.default.max_examples * 4 // 10, 1))
+few = settings(max_examples=max(settings.default.max_examples * 25 // 100, 1))
 """A fill takes several times as long as a batch; so do as many properties of it."""
 LABELS = (7, None, -1, 99)
 """The keys of rows: of up to three that have segments, and of one that has none."""
@@ -90,7 +90,7 @@ class Case:
         """Segments with aggregates, by definition."""
         found = []
         for segment in segments:
-            inside, aggregates = fill(interval(segment), self.rows_of(segment), CALLS, *widths(self.options))
+            inside, aggregates = fill(interval(segment), self.rows_of(segment), CALLS, *widths(self.options, segment))
             if inside or keep_empty:
                 found.append(segment | dict(zip(AGG, aggregates, strict=True)))
         return found
@@ -100,12 +100,14 @@ class Case:
         return Counter(
             (*name(segment), row.tie[0])
             for segment in segments
-            for row in fill(interval(segment), self.rows_of(segment), (), *widths(self.options))[0]
+            for row in fill(interval(segment), self.rows_of(segment), (), *widths(self.options, segment))[0]
         )
 
 
-def widths(options: dict) -> tuple[tuple[float, float], float]:
+def widths(options: dict, segment: dict) -> tuple[tuple[float, float], float]:
     before, after = options.get("widen") or (None, None)
+    if segment.get("part", 0):
+        before = None
     return (before or 0, after or 0), options.get("shift") or 0
 
 
@@ -186,7 +188,7 @@ def cases(draw: st.DrawFn) -> Case:
     keys, framing, real = draw(framings(plan))
     given = draw(options(real))
     whole = not real or draw(st.integers(0, 3)) == 0
-    (before, after), shift = widths(given)
+    (before, after), shift = widths(given, {})
     known = [[r.at for r in rows if not null(r.at) and math.isfinite(r.at)] or [0] for rows in keys] + [[0]]
     offsets = st.integers(-2, 2) if whole else st.integers(-4, 4).map(lambda n: n / 2)
     picked = draw(

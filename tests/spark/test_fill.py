@@ -125,8 +125,12 @@ def test_what_is_refused(spark: SparkSession, reports: DataFrame, messages: Data
     assert said.startswith("`widen` ('30 seconds') must be two amounts")
     said = refused(lambda: LOSS.fill(reports, messages, at="ts", by="host", emit="updates"))
     assert said.startswith('`emit` ("updates")')
-    said = refused(lambda: LOSS.fill(reports, messages, **AROUND, emit="fragments"))
-    assert said.startswith("`widen`: segments come in parts")
+    after = {**AROUND, "widen": (None, "1 minute")}
+    said = refused(lambda: LOSS.fill(reports, messages, **after, emit="fragments"))
+    assert said.startswith("`widen` (after: 1 minute): segments come in parts")
+    narrowed = {**AROUND, "widen": ("-1 minute", None)}
+    said = refused(lambda: LOSS.fill(reports, messages, **narrowed, emit="fragments"))
+    assert said.startswith("`widen` (before: -1 minute): segments come in parts")
     said = refused(lambda: LOSS.fill(reports, router.messages(10)))
     assert said.startswith("`filling_source` (Table) must be a DataFrame of Spark.")
     said = refused(lambda: LOSS.fill(reports, {"a": messages}))

@@ -33,8 +33,15 @@ class _Chunks:
     def __init__(self, store: Store, name: str, index: pa.Table, number: int = 0) -> None:
         self._store, self._name, self.index, self.number = store, name, index, number
 
-    def _put(self, number: int, table: pa.Table) -> None:
-        self._store[f"{self._name}{number}"] = dump({"chunk": table.combine_chunks()}, {}, compressed=True)
+    @property
+    def size(self) -> int:
+        """About how many bytes of state they are."""
+        return int(self._column("bytes").sum())
+
+    def _put(self, number: int, table: pa.Table) -> int:
+        """How many bytes it is."""
+        self._store[f"{self._name}{number}"] = data = dump({"chunk": table.combine_chunks()}, {}, compressed=True)
+        return len(data)
 
     def _get(self, number: int) -> pa.Table:
         return load(self._store[f"{self._name}{number}"])[0]["chunk"]
@@ -69,13 +76,14 @@ def _beyond(rows: pa.Table, limit: Array) -> pa.Table:
 
 
 class WaitingRows(_Chunks):
-    """Rows by slot and `at`; the index says of each chunk which slots it holds, how many rows, and between when."""
+    """Rows by slot and `at`; the index says of each chunk which slots it holds, how much of each, and between when."""
 
     @staticmethod
     def empty(dtype: Any) -> pa.Table:
         """The index of no rows."""
         at = pa.float64() if dtype == np.float64 else pa.int64()
-        fields = [("chunk", pa.int64()), ("slot", pa.int64()), ("n", pa.int64()), ("least", at), ("most", at)]
+        whole = ("chunk", "bytes", "slot", "n")
+        fields = [*((name, pa.int64()) for name in whole), ("least", at), ("most", at)]
         return pa.schema(fields).empty_table()
 
     def __len__(self) -> int:
@@ -86,9 +94,7 @@ class WaitingRows(_Chunks):
         table = rows.append_column("slot", pa.array(slots)).append_column("number", pa.array(at))
         table = self._with_tail(table, limit)
         for piece in _pieces(table):
-            number = self._next()
-            self._put(number, piece)
-            self._note(number, piece)
+            self._write(piece)
 
     def _with_tail(self, table: pa.Table, limit: Array) -> pa.Table:
         """The rows, and those of the last chunk that still wait, if both are small."""
@@ -105,18 +111,21 @@ class WaitingRows(_Chunks):
             [("slot", "ascending"), ("number", "ascending")]
         )
 
-    def _note(self, number: int, piece: pa.Table) -> None:
+    def _write(self, piece: pa.Table) -> None:
+        number = self._next()
+        size = self._put(number, piece)
         slots, at = (np.asarray(piece.column(name).to_numpy()) for name in ("slot", "number"))
         starts = np.concatenate([[0], np.flatnonzero(np.diff(slots)) + 1])
         ends = np.append(starts[1:], len(slots))
-        told = [np.full(len(starts), number), slots[starts], ends - starts, at[starts], at[ends - 1]]
+        share = size * (ends - starts) // len(slots)
+        told = [np.full(len(starts), number), share, slots[starts], ends - starts, at[starts], at[ends - 1]]
         arrays = [pa.array(column, field.type) for column, field in zip(told, self.index.schema, strict=True)]
         self.index = pa.concat_tables([self.index, pa.Table.from_arrays(arrays, schema=self.index.schema)])
 
-    def within(self, slots: Array, lo: Array, hi: Array, count: int) -> pa.Table | None:
-        """The rows of the chunks that may hold some within [lo, hi] of these slots."""
+    def within(self, slots: Array, lo: Array, hi: Array, count: int) -> Iterator[pa.Table]:
+        """The rows of each chunk that may hold some within [lo, hi] of these slots, sorted by slot and `at`."""
         if not len(self.index) or not len(slots):
-            return None
+            return
         dtype = lo.dtype
         top, bottom = (np.inf, -np.inf) if dtype == np.float64 else (np.iinfo(dtype).max, np.iinfo(dtype).min)
         first, last = np.full(count, top, dtype), np.full(count, bottom, dtype)
@@ -124,12 +133,8 @@ class WaitingRows(_Chunks):
         np.maximum.at(last, slots, hi)
         owner = self._column("slot")
         meets = (self._column("least") <= last[owner]) & (self._column("most") >= first[owner])
-        found = [self._get(int(number)) for number in np.unique(self._column("chunk")[meets])]
-        if not found:
-            return None
-        return pa.concat_tables(found, promote_options="default").sort_by(
-            [("slot", "ascending"), ("number", "ascending")]
-        )
+        for number in np.unique(self._column("chunk")[meets]):
+            yield self._get(int(number))
 
     def let_go(self, limit: Array) -> None:
         """Forget the rows at or before the limit of their slot; a chunk is written anew once half of it is gone."""
@@ -147,9 +152,7 @@ class WaitingRows(_Chunks):
             elif 2 * gave >= had:
                 kept = _beyond(self._get(int(number)), limit)
                 self._remove(int(number))
-                fresh = self._next()
-                self._put(fresh, kept)
-                self._note(fresh, kept)
+                self._write(kept)
         # of a chunk that stays whole, what is gone is not looked for again
         self._keep(self._column("most") > limit[self._column("slot")])
 
@@ -164,7 +167,7 @@ class SegmentChunks(_Chunks):
     def empty(dtype: Any, sides: int) -> pa.Table:
         """The index of no segments."""
         at = pa.float64() if dtype == np.float64 else pa.int64()
-        fields = [("chunk", pa.int64()), ("n", pa.int64()), ("due", at)]
+        fields = [("chunk", pa.int64()), ("bytes", pa.int64()), ("n", pa.int64()), ("due", at)]
         fields += [(f"{name}{i}", at) for i in range(sides) for name in ("least", "most")]
         return pa.schema(fields).empty_table()
 
@@ -187,12 +190,12 @@ class SegmentChunks(_Chunks):
 
     def write(self, number: int, piece: pa.Table) -> None:
         """A chunk as it now is."""
-        self._put(number, piece)
-        sides = (self.index.num_columns - 3) // 2
+        size = self._put(number, piece)
+        sides = (self.index.num_columns - 4) // 2
         names = [f"{BESIDE}{name}{i}" for i in range(sides) for name in ("lo", "hi")]
         columns = [np.asarray(piece.column(name).to_numpy()) for name in names]
         due = np.max(np.stack(columns[1::2]), axis=0).min()
-        told = [number, len(piece), due]
+        told = [number, size, len(piece), due]
         for lo, hi in zip(columns[::2], columns[1::2], strict=True):
             told += [lo.min(), hi.max()]
         arrays = [pa.array([value], field.type) for value, field in zip(told, self.index.schema, strict=True)]

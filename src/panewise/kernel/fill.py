@@ -23,7 +23,7 @@ from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.fill import Filling
 
-__all__ = ["FillLayout", "Tallies", "located", "pairs", "reach", "sorted_rows", "together"]
+__all__ = ["FillLayout", "Tallies", "furthest", "located", "pairs", "reach", "sorted_rows", "together"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class FillLayout:
     key_types: tuple[pa.DataType, ...]
     at_type: pa.DataType
     input_types: tuple[pa.DataType | None, ...]
+    parts: bool = False
+    """Whether a column `part` says which part of its segment each is."""
 
     def __post_init__(self) -> None:
         check_amounts(self.filling.amounts, self.progress)
@@ -85,6 +87,32 @@ class Tallies:
         """Add rows first[s] to last[s] to segment s."""
         tally.tally_ranges(self.floats, self.ints, first, last, inputs, tally.ranks(at))
 
+    def take(self, rows: tuple[Array, Array, Any], edges: Array, bounds: tuple[Array, ...], taken: Array) -> None:
+        """Add rows (slots, `at`, inputs) that come in any order; see `tally_rows`."""
+        slots, at, inputs = rows
+        tally.tally_rows(self.floats, self.ints, (slots, at, inputs, tally.ranks(at)), edges, bounds, taken)
+
+    def of(self, some: Array) -> Tallies:
+        """Of some of the segments."""
+        return Tallies(self.floats[some], self.ints[some])
+
+    def columns(self) -> tuple[pa.Array, pa.Array]:
+        """As columns beside the segments."""
+        width = self.floats.shape[1] * tally.N_CELLS
+        if not width:
+            return pa.nulls(len(self.floats), pa.int8()), pa.nulls(len(self.ints), pa.int8())
+        floats, ints = (
+            pa.FixedSizeListArray.from_arrays(pa.array(cells.reshape(-1)), width) for cells in (self.floats, self.ints)
+        )
+        return floats, ints
+
+    @classmethod
+    def read(cls, floats: pa.ChunkedArray, ints: pa.ChunkedArray, aggregates: int) -> Tallies:
+        """From columns, to go on with."""
+        shape = (len(floats), aggregates, tally.N_CELLS)
+        flat = [column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in (floats, ints)]
+        return cls(*(np.array(cells).reshape(shape) for cells in flat))
+
     def merge(self, owner: Array, kinds: Array, more: Tallies) -> None:
         """Add tally i of `more` to segment owner[i]."""
         tally.merge_runs(self.floats, self.ints, owner, kinds, more.floats, more.ints)
@@ -94,15 +122,22 @@ class Tallies:
         return aggregation.results(*tally.as_folds(aggregation.kinds, self.floats, self.ints))
 
 
-def reach(layout: FillLayout, segment: pa.StructArray) -> tuple[Array, Array]:
-    """The first and the last instant of each segment that rows are taken from, after widening; none where hi < lo."""
+def reach(layout: FillLayout, segments: pa.Table) -> tuple[Array, Array]:
+    """The first and the last instant of each segment that rows are taken from, after widening; none where hi < lo.
+
+    Of a segment that comes in parts, its first part is widened before it.
+    """
     progress = layout.progress
+    segment = segments.column("segment").combine_chunks()
     start, end = (progress.numbers(segment.field(name)) for name in ("start", "end"))
     bounds = segment.field("bounds")
     opens = np.asarray(pc.starts_with(bounds, "[").to_numpy(zero_copy_only=False), bool)
     closes = np.asarray(pc.ends_with(bounds, "]").to_numpy(zero_copy_only=False), bool)
     by_start, by_end = layout.moves()
     lo, hi = progress.moved(start, by_start), progress.moved(end, by_end)
+    if layout.parts:
+        # parts are widened on that side only, so what moves an end is the shift
+        lo = np.where(segments.column("part").to_numpy() == 0, lo, progress.moved(start, by_end))
     return np.where(opens, lo, progress.above(lo)), np.where(closes, hi, progress.below(hi))
 
 
@@ -149,6 +184,17 @@ def located(slots: Any, lo: Any, hi: Any, offsets: Any, at: Any) -> Any:
         first[s] = begin + np.searchsorted(rows, lo[s], side="left")
         last[s] = begin + np.searchsorted(rows, hi[s], side="right")
     return first, last
+
+
+@compiled
+def furthest(hi: Any, edges: Any) -> Any:
+    """The furthest that each segment or one before it reaches, slot by slot."""
+    found = hi.copy()
+    for k in range(len(edges) - 1):
+        for s in range(edges[k] + 1, edges[k + 1]):
+            if found[s] < found[s - 1]:
+                found[s] = found[s - 1]
+    return found
 
 
 def pairs(first: Array, last: Array) -> tuple[Array, Array]:

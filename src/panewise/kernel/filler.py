@@ -21,7 +21,6 @@ from panewise.kernel.fill import FillLayout, Tallies, located, pairs, reach, sor
 from panewise.kernel.keys import KeyTable
 from panewise.kernel.page import Array
 from panewise.kernel.punctuate import Seen
-from panewise.kernel.tally import N_CELLS
 
 __all__ = ["FILL_COUNTS", "FILL_TOTALS", "Filled", "Filler", "Given"]
 
@@ -113,6 +112,11 @@ class Filler:
         """Rows and segments that wait."""
         return {"rows_waiting": sum(map(len, self._rows)), "segments_waiting": len(self._segments)}
 
+    @property
+    def size(self) -> int:
+        """About how many bytes the chunks are."""
+        return self._segments.size + sum(rows.size for rows in self._rows)
+
     # ---- a micro-batch
 
     def step(
@@ -201,7 +205,7 @@ class Filler:
         """Segments with their slots, their reach in each source, and empty tallies."""
         table = segments.append_column(_SLOT, pa.array(owners))
         for i, layout in enumerate(self._layouts):
-            lo, hi = reach(layout, segments.column("segment").combine_chunks())
+            lo, hi = reach(layout, segments)
             table = table.append_column(f"{BESIDE}lo{i}", pa.array(lo)).append_column(f"{BESIDE}hi{i}", pa.array(hi))
             table = _with_cells(table, i, Tallies.empty(len(segments), len(layout.agg)))
         return table
@@ -223,8 +227,7 @@ class Filler:
         table = self._extended(segments, owners)
         for i, each in enumerate(fresh):
             lo, hi = _bounds(table, i)
-            waiting = self._rows[i].within(owners, lo, hi, len(self._table))
-            if waiting is not None:
+            for waiting in self._rows[i].within(owners, lo, hi, len(self._table)):
                 slots, at = (np.asarray(waiting.column(name).to_numpy()) for name in ("slot", "number"))
                 _, offsets = sorted_rows(slots, at, len(self._table))
                 held = _Fresh(waiting.drop_columns(["slot", "number"]), slots, at, offsets)
@@ -308,17 +311,11 @@ def _bounds(table: pa.Table, i: int) -> tuple[Array, Array]:
 
 
 def _cells(table: pa.Table, i: int, aggregates: int) -> Tallies:
-    shape = (len(table), aggregates, N_CELLS)
-    flat = [table.column(f"{BESIDE}{name}{i}").combine_chunks().flatten() for name in ("floats", "ints")]
-    floats, ints = (np.array(column.to_numpy(zero_copy_only=False)).reshape(shape) for column in flat)
-    return Tallies(floats, ints)
+    return Tallies.read(table.column(f"{BESIDE}floats{i}"), table.column(f"{BESIDE}ints{i}"), aggregates)
 
 
 def _with_cells(table: pa.Table, i: int, tallies: Tallies) -> pa.Table:
-    for name, cells in ((f"{BESIDE}floats{i}", tallies.floats), (f"{BESIDE}ints{i}", tallies.ints)):
-        width = cells.shape[1] * N_CELLS
-        column = pa.FixedSizeListArray.from_arrays(pa.array(cells.reshape(-1)), width) if width else None
-        column = pa.nulls(len(table), pa.int8()) if column is None else column
+    for name, column in zip((f"{BESIDE}floats{i}", f"{BESIDE}ints{i}"), tallies.columns(), strict=True):
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, column)
         else:

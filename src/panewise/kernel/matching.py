@@ -1,7 +1,8 @@
 """Rows of a table and segments, as pieces that meet: pages of rows, chunks of segments, and what comes of each pair.
 
 Both are dealt to shards by key. A page is sorted by key and `at`. What a page adds to a segment is a partial result;
-`Merger` adds those of one segment together, and gives one row for each.
+`Merger` adds those of one segment together, and gives one row for each. Where all segments of a chunk are at hand
+while rows come, `Taker` needs no pages.
 """
 
 from __future__ import annotations
@@ -14,18 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel.bundle import dump, load
-from panewise.kernel.fill import FillLayout, Tallies, located, pairs, reach, sorted_rows, together
+from panewise.kernel.fill import FillLayout, Tallies, furthest, located, pairs, reach, sorted_rows, together
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
-from panewise.kernel.tally import N_CELLS
 
-__all__ = ["FLOATS", "INTS", "UID", "Merger", "Piece", "chunks", "filled", "gathered_by_shard", "matched", "pages"]
+__all__ = ["UID", "Merger", "Piece", "Taker", "chunks", "filled", "gathered_by_shard", "matched", "pages"]
 
 PIECE_ROWS = 1 << 20
 PIECE_BYTES = 1 << 26
 """How much is gathered before it is dealt: less makes small pieces, more takes memory."""
 
-UID, FLOATS, INTS = "panewise uid", "panewise floats", "panewise ints"
+UID = "panewise uid"
 _LO, _HI, _KEY = "panewise lo", "panewise hi", "panewise key"
 """What stands beside the columns of segments, under names that nobody else gives."""
 
@@ -86,7 +86,7 @@ def chunks(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PI
     for table in _gathered(batches, rows):
         shards, table = table.column(0), table.remove_column(0).combine_chunks()
         table = table.rename_columns([*names, *table.column_names[len(names) :]])
-        lo, hi = reach(layout, table.column("segment").combine_chunks())
+        lo, hi = reach(layout, table)
         table = table.append_column(_LO, pa.array(lo)).append_column(_HI, pa.array(hi))
         for shard, part in _dealt(table, shards, np.lexsort((lo, np.asarray(shards.to_numpy())))):
             first = np.asarray(part.column(_LO).to_numpy()).min()
@@ -136,12 +136,12 @@ def matched(layout: FillLayout, chunk: bytes, page: bytes) -> pa.Table | None:
     return _own(layout, segments).take(pa.array(owner)).append_column("row", rows.column("row").take(pa.array(taken)))
 
 
-def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> pa.Table | None:
+def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None:
     """What the page adds to each segment that it meets; no page adds nothing to all."""
     aggregates = len(layout.agg)
     if page is None:
         segments = load(chunk)[0]["segments"]
-        return _partials(_own(layout, segments, (UID,)), Tallies.empty(len(segments), aggregates))
+        return partial(layout, segments, Tallies.empty(len(segments), aggregates))
     segments, rows, first, last = _met(layout, chunk, page)
     some = np.flatnonzero(last > first)
     if not len(some):
@@ -149,72 +149,107 @@ def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> pa.Table | N
     tallies = Tallies.empty(len(some), aggregates)
     at = layout.progress.numbers(rows.column("at").combine_chunks())
     tallies.add(first[some], last[some], layout.inputs(rows), at)
-    return _partials(_own(layout, segments, (UID,)).take(pa.array(some)), tallies)
+    return partial(layout, segments.take(pa.array(some)), tallies)
 
 
-def _partials(segments: pa.Table, tallies: Tallies) -> pa.Table:
-    for name, cells in ((FLOATS, tallies.floats), (INTS, tallies.ints)):
-        width = cells.shape[1] * N_CELLS
-        offsets = pa.array(np.arange(len(cells) + 1) * width, pa.int32())
-        segments = segments.append_column(name, pa.ListArray.from_arrays(offsets, pa.array(cells.reshape(-1))))
-    return segments
+def partial(layout: FillLayout, segments: pa.Table, tallies: Tallies) -> bytes:
+    """A partial result: segments of a chunk and their tallies."""
+    floats, ints = tallies.columns()
+    tables = {"segments": _own(layout, segments, (UID,)), "tallies": pa.table({"floats": floats, "ints": ints})}
+    return dump({name: table.combine_chunks() for name, table in tables.items()}, {})
 
 
-def _tallies(table: pa.Table, aggregates: int) -> Tallies:
-    cells = [table.column(name).combine_chunks().flatten() for name in (FLOATS, INTS)]
-    shape = (len(table), aggregates, N_CELLS)
-    floats, ints = (np.array(flat.to_numpy(zero_copy_only=False)).reshape(shape) for flat in cells)
-    return Tallies(floats, ints)
+class Taker:
+    """Chunks of segments that take rows in whatever order they come."""
+
+    def __init__(self, layout: FillLayout, given: Sequence[tuple[int, bytes]]) -> None:
+        self._layout = layout
+        self._shards = [shard for shard, _ in given]
+        self._chunks = [load(chunk)[0]["segments"] for _, chunk in given]
+        self._keys = [
+            pa.concat_arrays([piece for chunk in self._chunks for piece in chunk.column(name).chunks])
+            for name in _keys(layout)
+        ]
+        lo, hi = (np.concatenate([chunk.column(name).to_numpy() for chunk in self._chunks]) for name in (_LO, _HI))
+        slots, firsts = codes(self._keys, len(lo))
+        self._keys = [key.take(pa.array(firsts)) for key in self._keys]
+        self._order = np.lexsort((lo, slots))
+        self._edges = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=1))])
+        lo, hi = lo[self._order], hi[self._order]
+        self._bounds = (lo, hi, furthest(hi, self._edges))
+        self._tallies = Tallies.empty(len(lo), len(layout.agg))
+        self._taken = np.zeros(len(lo), np.bool_)
+        self.first, self.last = lo.min(), hi.max()
+
+    def take(self, rows: pa.Table) -> None:
+        """Rows (k0.., at, a0..) that have an `at`."""
+        at = self._layout.progress.numbers(rows.column("at").combine_chunks())
+        known = len(self._edges) - 1
+        mine = np.zeros(len(rows), np.int64)
+        if self._keys:
+            both = [
+                pa.concat_arrays([key, rows.column(f"k{i}").combine_chunks().cast(key.type)])
+                for i, key in enumerate(self._keys)
+            ]
+            mine = codes(both, known + len(rows))[0][known:]
+        self._tallies.take((mine, at, self._layout.inputs(rows)), self._edges, self._bounds, self._taken)
+
+    def partials(self, keep_empty: bool = False) -> Iterator[tuple[int, bytes]]:
+        """What the rows add to segments, by shard; with `keep_empty` to all of them, be it nothing."""
+        place = np.empty(len(self._order), np.int64)
+        place[self._order] = np.arange(len(place))
+        end = 0
+        for shard, chunk in zip(self._shards, self._chunks, strict=True):
+            end += len(chunk)
+            mine = place[end - len(chunk) : end]
+            some = np.arange(len(chunk)) if keep_empty else np.flatnonzero(self._taken[mine])
+            if len(some):
+                yield shard, partial(self._layout, chunk.take(pa.array(some)), self._tallies.of(mine[some]))
 
 
 class Merger:
-    """Partial results sorted by segment, batch after batch, into one row for each segment."""
+    """Partial results of the segments of some shards, in any order, into one row for each segment."""
 
-    def __init__(self, layout: FillLayout, keys: Sequence[str], schema: pa.Schema, unsorted: bool = False) -> None:
-        self._layout, self._keys, self._schema, self._unsorted = layout, keys, schema, unsorted
+    def __init__(self, layout: FillLayout, keys: Sequence[str], schema: pa.Schema) -> None:
+        self._layout, self._keys, self._schema = layout, keys, schema
         self._aggregation = layout.aggregation
 
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(self, partials: Iterable[tuple[int, bytes]]) -> Iterator[pa.RecordBatch]:
         """All partial results in, all segments out."""
-        held: pa.Table | None = None
-        tables = (pa.Table.from_batches([batch]) for batch in batches)
-        for table in [self._whole(tables)] if self._unsorted else tables:
-            if table is None or not len(table):
-                continue
-            joined = table if held is None else pa.concat_tables([held, table])
-            merged, last = self._merged(joined.combine_chunks())
-            held = last
-            if merged is not None:
-                yield from self._finished(merged)
-        if held is not None:
-            yield from self._finished(held)
+        held: dict[int, list[tuple[pa.Table, Tallies]]] = {}
+        for shard, data in partials:
+            tables = load(data)[0]
+            cells = tables["tallies"]
+            tallies = Tallies.read(cells.column("floats"), cells.column("ints"), len(self._layout.agg))
+            some = held.setdefault(shard, [])
+            some.append((tables["segments"], tallies))
+            # what is merged takes no more room than the segments do
+            if sum(len(each) for each, _ in some[1:]) > len(some[0][0]) + PIECE_ROWS // 16:
+                some[:] = [self._merged(some)]
+        for shard in sorted(held):
+            segments, tallies = self._merged(held.pop(shard))
+            order = np.argsort(segments.column(UID).to_numpy(), kind="stable")
+            segments, tallies = segments.take(pa.array(order)), tallies.of(order)
+            columns = [column.combine_chunks() for column in segments.drop_columns([UID]).columns]
+            columns += tallies.results(self._aggregation)
+            arrays = [a.cast(f.type) for a, f in zip(columns, self._schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _merged(self, table: pa.Table) -> tuple[pa.Table | None, pa.Table]:
-        """The segments that are complete, and the last one, which may go on."""
-        found, starts = codes(self._identity(table), len(table))
-        tallies = Tallies.empty(len(starts), len(self._layout.agg))
-        tallies.merge(found, self._aggregation.kinds, _tallies(table, len(self._layout.agg)))
-        merged = _partials(table.take(pa.array(starts)).drop_columns([FLOATS, INTS]), tallies)
-        complete = merged.slice(0, len(merged) - 1)
-        return complete if len(complete) else None, merged.slice(len(merged) - 1)
+    def _merged(self, some: list[tuple[pa.Table, Tallies]]) -> tuple[pa.Table, Tallies]:
+        if len(some) == 1:
+            return some[0]
+        # whether a column may be null differs between partial results
+        segments = pa.concat_tables([each for each, _ in some], promote_options="default").combine_chunks()
+        found, firsts = codes(self._identity(segments), len(segments))
+        tallies = Tallies.empty(len(firsts), len(self._layout.agg))
+        place = 0
+        for each, more in some:
+            tallies.merge(found[place : place + len(each)], self._aggregation.kinds, more)
+            place += len(each)
+        return segments.take(pa.array(firsts)), tallies
 
-    def _finished(self, merged: pa.Table) -> Iterator[pa.RecordBatch]:
-        results = _tallies(merged, len(self._layout.agg)).results(self._aggregation)
-        own = merged.drop_columns([UID, FLOATS, INTS])
-        columns = [column.combine_chunks() for column in own.columns]
-        arrays = [a.cast(f.type) for a, f in zip([*columns, *results], self._schema, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    def _identity(self, table: pa.Table) -> list[pa.Array]:
+    def _identity(self, segments: pa.Table) -> list[pa.Array]:
         """What tells segments apart."""
-        segment = table.column("segment").combine_chunks()
-        named = [table.column(name).combine_chunks() for name in (UID, *self._keys)]
+        segment = segments.column("segment").combine_chunks()
+        named = [segments.column(name).combine_chunks() for name in (UID, *self._keys)]
         return [*named, segment.field("id"), segment.field("start")]
-
-    def _whole(self, tables: Iterable[pa.Table]) -> pa.Table | None:
-        """All partial results at once, sorted: those of one micro-batch."""
-        gathered = [table for table in tables if len(table)]
-        if not gathered:
-            return None
-        table = pa.concat_tables(gathered).sort_by(UID).combine_chunks()
-        return table.take(pa.array(np.argsort(codes(self._identity(table), len(table))[0], kind="stable")))

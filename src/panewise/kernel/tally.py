@@ -45,7 +45,7 @@ from panewise.kernel.folds import (
 )
 from panewise.kernel.page import Array
 
-__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges"]
+__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges", "tally_rows"]
 
 N_CELLS = 5
 _SPLIT = 134217729.0
@@ -242,6 +242,34 @@ def tally_ranges(tf: Any, ti: Any, first: Any, last: Any, inputs: Any, rank: Any
     for s in range(len(first)):
         for i in range(first[s], last[s]):
             _add_row(tf[s], ti[s], inputs, rank, i)
+
+
+@compiled
+def tally_rows(tf: Any, ti: Any, rows: Any, edges: Any, bounds: Any, taken: Any) -> None:
+    """Add each row, in whatever order they come, to the tallies that it lies in, and mark those.
+
+    Those of slot k are edges[k] to edges[k + 1], sorted by the first of their bounds; rows of later slots have none.
+    The third of the bounds is the furthest that a tally or one before it reaches.
+    """
+    slots, at, inputs, rank = rows
+    lo, hi, furthest = bounds
+    # where the row before of a slot lay, the next one is likely to lie
+    places = edges[:-1].copy()
+    for i in range(len(at)):
+        if slots[i] >= len(places):
+            continue
+        begin, end, t = edges[slots[i]], edges[slots[i] + 1], at[i]
+        s = places[slots[i]]
+        if s < end and lo[s] <= t:
+            s += 1
+        if (s < end and lo[s] <= t) or (s > begin and lo[s - 1] > t):
+            s = begin + np.searchsorted(lo[begin:end], t, side="right")
+        places[slots[i]] = s
+        while s > begin and furthest[s - 1] >= t:
+            s -= 1
+            if hi[s] >= t:
+                taken[s] = True
+                _add_row(tf[s], ti[s], inputs, rank, i)
 
 
 @compiled

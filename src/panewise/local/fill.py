@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.matching import UID, Merger, chunks, filled, matched, pages
+from panewise.kernel.matching import UID, Merger, Taker, chunks, matched, pages
 from panewise.kernel.progress import aligned, check_same_kind
 from panewise.kernel.punctuate import source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
-from panewise.spec.fill import Filling, check_keys
+from panewise.spec.fill import Filling, check_keys, check_parts
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand, per_key
@@ -54,6 +54,8 @@ def fill_local(
     given = checked_filling(plan.keys, plan.ordered_by if at is None else at, by, where, widen, shift)
     calls = aggregates(agg)
     stored = _segments(framing)
+    if stored is not None and "part" in stored.column_names and "part" not in plan.keys:
+        check_parts(given)
     own = stored is None and framing is filling and not given.moves and where is None
     if own and calls and (given.time, given.keys) == (plan.time, plan.keys):
         return segments_local(plan, framing, agg)
@@ -118,6 +120,7 @@ def apply_filling(
         tuple(schema.field(key).type for key in keys),
         kind,
         tuple(None if column is None else column.type for column in inputs),
+        "part" in schema.names and "part" not in keys,
     )
     if with_rows:
         columns["row"] = whole_rows(table)
@@ -155,17 +158,18 @@ def _filled(
     beside |= {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
     beside[UID] = pa.array(range(len(segments)), pa.int64())
     numbered = pa.table([*beside.values(), *segments.columns], [*beside, *segments.column_names])
-    all_chunks = [piece for _, piece, _, _ in chunks(layout, numbered.to_batches())]
-    all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
+    all_chunks = [(shard, piece) for shard, piece, _, _ in chunks(layout, numbered.to_batches())]
     if not layout.agg:
         if keep_empty:
             raise InputError("`keep_empty` (True) keeps segments without rows: give `agg`, or leave it out.")
         schema = segments.schema.append(rows.schema.field("row"))
-        found = [matched(layout, chunk, page) for chunk in all_chunks for page in all_pages]
+        all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
+        found = [matched(layout, chunk, page) for _, chunk in all_chunks for page in all_pages]
         return pa.concat_tables([schema.empty_table(), *(table for table in found if table is not None)])
     outputs = [pa.field(output.name, output.type) for output in layout.aggregation.outputs]
     result = pa.schema([*segments.schema, *outputs])
-    either = [*([None] if keep_empty else []), *all_pages]
-    partial = [filled(layout, chunk, page) for chunk in all_chunks for page in either]
-    batches = [batch for table in partial if table is not None for batch in table.combine_chunks().to_batches()]
-    return pa.Table.from_batches(Merger(layout, keys, result, unsorted=True).run(batches), result)
+    if not all_chunks:
+        return result.empty_table()
+    taker = Taker(layout, all_chunks)
+    taker.take(present)
+    return pa.Table.from_batches(Merger(layout, keys, result).run(taker.partials(keep_empty)), result)

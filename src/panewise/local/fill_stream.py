@@ -19,7 +19,7 @@ from panewise.local.runner import Applied, apply_local
 from panewise.local.stream import needs_punctuation, tagged, with_control
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.emit import emit as checked_emit
-from panewise.spec.fill import Filling
+from panewise.spec.fill import Filling, check_parts
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import check_punctuation
 
@@ -61,6 +61,8 @@ class LocalFill:
         if emit == "updates":
             raise SpecError('`emit` ("updates") sends a segment again and again, and a row fills it once.')
         self._plan, self._filling, self._emit = plan, filling, checked_emit(emit, fragment_every)
+        if emit == "fragments":
+            check_parts(filling)
         if filling.punctuation is None:
             raise SpecError(needs_punctuation())
         self._keep_empty, self._whole, self._shards = keep_empty, agg is None, shards

@@ -18,7 +18,7 @@ from panewise.spec.aggregates import Aggregate
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
-__all__ = ["Source", "is_plain", "plain", "read", "read_columns", "whole_rows"]
+__all__ = ["Source", "is_plain", "names_read", "plain", "read", "read_columns", "whole_rows"]
 
 _TABLES = ("DataFrame", "LazyFrame", "Series")
 _UNREADABLE = (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError)
@@ -92,16 +92,22 @@ def read(table: Any, plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...]) -> 
 def read_columns(table: Any, listed: Sequence[str], texts: Sequence[str]) -> Source:
     """Check that it is a table, and take the columns that are listed, or that SQL texts name."""
     names, column, rows, index = _opened(table)
-    text = "\n".join(texts).lower()
-    wanted = {name.lower() for name in listed}
+    wanted = names_read(names, listed, texts)
     columns = []
     for i, name in enumerate(names):
-        if name.lower() in wanted or _occurs(name.lower(), text):
+        if name in wanted:
             with _readable(name):
                 columns.append(plain(column(i)))
         else:
             columns.append(pa.nulls(rows))
     return Source(pa.table(columns, names=names), index)
+
+
+def names_read(names: Sequence[str], listed: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The columns that are listed, or that SQL texts may read."""
+    text = "\n".join(texts).lower()
+    wanted = {name.lower() for name in listed}
+    return [name for name in names if name.lower() in wanted or _occurs(name.lower(), text)]
 
 
 def whole_rows(table: Any) -> pa.StructArray:

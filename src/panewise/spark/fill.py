@@ -2,7 +2,9 @@
 
 segments --mapInArrow: chunks--> (shard, piece, first, last)   ─┐
 rows     --mapInArrow: pages---> (shard, piece, first, last)   ─┴ join on shard where they overlap (Spark broadcasts
-         what is small) --mapInArrow: match--> partial results --by segment, sorted; mapInArrow: merge--> segments
+         what is small) --mapInArrow: match--> partial results by shard ─┐
+rows of Parquet files, in the scan lane (`spark/scan.py`): chunks go to  │
+         every task, --mapInArrow: read, match--> partial results ───────┴ --by shard; mapInArrow: merge--> segments
 
 Rows are never compared with segments one by one, and neither side is held in memory. Segments may also be a stream.
 """
@@ -18,7 +20,8 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.matching import FLOATS, INTS, UID, Merger, Piece, chunks, filled, matched, pages
+from panewise.kernel.matching import UID, Merger, Piece, Taker, chunks, filled, matched, pages
+from panewise.spark.scan import Scan, scan_of
 from panewise.spark.source import Dealt, apply_filling, named, shard_of
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.fill import Filling
@@ -31,6 +34,10 @@ __all__ = ["SHARDS", "Stored", "aggregated", "matching_rows"]
 SHARDS = 32
 """How many parts the keys are dealt to, if nothing else is said: how many tasks can match at a time."""
 
+_HELD_BYTES = 1 << 26
+"""How many bytes of segments are held in memory while rows are scanned: for more, rows are scanned again."""
+
+_PARTIAL = "shard int, partial binary"
 _NUMBER = {True: "double", False: "bigint"}
 
 
@@ -47,17 +54,21 @@ class Stored:
         shards: int | None,
         whole_rows: bool = False,
     ) -> None:
-        self.segments, self.keys, self.shards = segments, keys, shards or SHARDS
+        self.segments, self.keys, self.df, self.shards = segments, keys, df, shards or SHARDS
         self.applied = apply_filling(filling, calls, df, segments.schema, keys, Dealt(self.shards, whole_rows))
         self.layout: FillLayout = self.applied.layout
         self.schema = T.StructType([T.StructField(f.name, f.dataType) for f in segments.schema.fields])
+
+    def scan(self) -> Scan | str:
+        """How workers read the rows themselves, or why Spark does."""
+        return scan_of(self.df, self.segments, self.keys, self.layout)
 
     def _pieces(self, side: str) -> str:
         number = _NUMBER[self.layout.progress.unit == "real"]
         return f"shard int, {side} binary, {side}_first {number}, {side}_last {number}"
 
-    def pairs(self, keep_empty: bool = False) -> DataFrame:
-        """Chunks and pages that meet; with `keep_empty` each chunk also meets none."""
+    def chunks(self) -> DataFrame:
+        """The segments, as chunks."""
         layout = self.layout
         uid = F.xxhash64(*(F.col(named(name)) for name in self.segments.columns))
         keys = [F.col(named(name)) for name in self.keys]
@@ -71,10 +82,15 @@ class Stored:
         def deal_segments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _as_batches(layout, "chunk", chunks(layout, batches))
 
+        return selected.mapInArrow(deal_segments, self._pieces("chunk"))
+
+    def pairs(self, keep_empty: bool = False) -> DataFrame:
+        """Chunks and pages that meet; with `keep_empty` each chunk also meets none."""
+        layout = self.layout
+
         def deal_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return _as_batches(layout, "page", pages(layout, batches))
 
-        left = selected.mapInArrow(deal_segments, self._pieces("chunk"))
         right = self.applied.df.mapInArrow(deal_rows, self._pieces("page")).withColumnRenamed("shard", "page_shard")
         if keep_empty:
             none = self.segments.sparkSession.range(self.shards).select(
@@ -85,7 +101,8 @@ class Stored:
         meets = F.col("page").isNull() | (
             (F.col("chunk_first") <= F.col("page_last")) & (F.col("page_first") <= F.col("chunk_last"))
         )
-        return left.join(right, (F.col("shard") == F.col("page_shard")) & meets).select("chunk", "page")
+        joined = self.chunks().join(right, (F.col("shard") == F.col("page_shard")) & meets)
+        return joined.select("shard", "chunk", "page")
 
 
 def _as_batches(layout: FillLayout, side: str, pieces: Iterable[Piece]) -> Iterator[pa.RecordBatch]:
@@ -102,10 +119,16 @@ def _as_batches(layout: FillLayout, side: str, pieces: Iterable[Piece]) -> Itera
         )
 
 
-def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, bytes | None]]:
+def _partial(shard: int, found: bytes) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [pa.array([shard], pa.int32()), pa.array([found], pa.binary())], names=["shard", "partial"]
+    )
+
+
+def _each(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes, bytes | None]]:
     for batch in batches:
-        for chunk, page in zip(batch.column("chunk"), batch.column("page"), strict=True):
-            yield chunk.as_py(), page.as_py()
+        for shard, chunk, page in zip(*batch.columns, strict=True):
+            yield shard.as_py(), chunk.as_py(), page.as_py()
 
 
 def matching_rows(stored: Stored) -> DataFrame:
@@ -115,7 +138,7 @@ def matching_rows(stored: Stored) -> DataFrame:
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for chunk, page in _each(batches):
+        for _, chunk, page in _each(batches):
             assert page is not None
             found = matched(layout, chunk, page)
             if found is not None:
@@ -127,33 +150,58 @@ def matching_rows(stored: Stored) -> DataFrame:
 def aggregated(stored: Stored, keep_empty: bool) -> DataFrame:
     """Each segment with aggregates over its rows."""
     layout, keys = stored.layout, stored.keys
-    cells = [
-        T.StructField(UID, T.LongType()),
-        *stored.schema.fields,
-        T.StructField(FLOATS, T.ArrayType(T.DoubleType())),
-        T.StructField(INTS, T.ArrayType(T.LongType())),
-    ]
-    partial = T.StructType(cells)
-    arrow = to_arrow_schema(partial, timezone="UTC")
     outputs = pa.schema([pa.field(output.name, output.type) for output in layout.aggregation.outputs])
     made = from_arrow_schema(outputs, prefer_timestamp_ntz=True)
     schema = T.StructType([*stored.schema.fields, *made.fields])
     result = to_arrow_schema(schema, timezone="UTC")
-    streaming = stored.segments.isStreaming
 
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for chunk, page in _each(batches):
+        for shard, chunk, page in _each(batches):
             found = filled(layout, chunk, page)
             if found is not None:
-                yield from found.cast(arrow).to_batches()
+                yield _partial(shard, found)
 
     def merge(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Merger(layout, keys, result, unsorted=streaming).run(batches)
+        each = (pair for batch in batches for pair in zip(*(c.to_pylist() for c in batch.columns), strict=True))
+        return Merger(layout, keys, result).run(each)
 
-    partials = stored.pairs(keep_empty).mapInArrow(match, partial)
-    placed = partials.repartition(named(UID))
-    if not streaming:
-        # a stream can't be sorted; the partial results of one of its micro-batches are few
-        order = [F.col(named(name)) for name in (UID, *keys)]
-        placed = placed.sortWithinPartitions(*order, F.col("segment.id"), F.col("segment.start"))
-    return placed.mapInArrow(merge, schema)
+    scan = stored.scan()
+    if isinstance(scan, Scan):
+        partials = _scanned(stored, scan, keep_empty)
+    else:
+        partials = stored.pairs(keep_empty).mapInArrow(match, _PARTIAL)
+    return partials.repartition("shard").mapInArrow(merge, schema)
+
+
+def _scanned(stored: Stored, scan: Scan, keep_empty: bool) -> DataFrame:
+    """Partial results where workers read the rows themselves: all chunks go to every task."""
+    layout = stored.layout
+    tasks = scan.tasks(stored.df.sparkSession.sparkContext.defaultParallelism)
+    every = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1)))
+
+    def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task, given in _groups(batches):
+            taker = Taker(layout, given)
+            for rows in scan.rows(layout, tasks[task], taker.first, taker.last):
+                taker.take(rows)
+            # segments without rows are told of once
+            for shard, found in taker.partials(keep_empty and task == 0):
+                yield _partial(shard, found)
+
+    placed = stored.chunks().select(every.alias("task"), "shard", "chunk")
+    return placed.repartitionById(len(tasks), F.col("task")).mapInArrow(match, _PARTIAL)
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:
+    """The chunks of a task, as many at a time as can be held in memory."""
+    some: list[tuple[int, bytes]] = []
+    task = size = 0
+    for batch in batches:
+        for number, shard, chunk in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            task, size = number, size + len(chunk)
+            some.append((shard, chunk))
+            if size >= _HELD_BYTES:
+                yield task, some
+                some, size = [], 0
+    if some:
+        yield task, some

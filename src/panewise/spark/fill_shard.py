@@ -90,7 +90,8 @@ class FillProcessor(StatefulProcessor):
             named = ((self._names[i], late) for i, late in outcome.late_of)
             tables |= {f"late of {name}": late.rename_columns(["reason", name]) for name, late in named}
         first = shard.framing.punctuator if shard.framing is not None else shard.filler.sides[0].punctuator
-        facts = reported(self._spec.fillings[0].progress, first, number, outcome.counts, shard.totals, len(state))
+        size = len(state) + shard.filler.size
+        facts = reported(self._spec.fillings[0].progress, first, number, outcome.counts, shard.totals, size)
         behind = min(side.punctuator.until for side in shard.filler.sides)
         progress = self._spec.fillings[0].progress
         if progress.nothing < behind < progress.everything:

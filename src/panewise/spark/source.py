@@ -352,7 +352,8 @@ def apply_filling(
         if read is not None and argument is not None:
             columns[read] = argument
     key_types = tuple(_arrow(segments[key].dataType) for key in keys)
-    layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs))
+    parts = "part" in segments.names and "part" not in keys
+    layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs), parts)
     if filling.where is not None:
         fits = fits & F.coalesce(source.condition("where", filling.where), F.lit(False))
     promises = source.promises(filling)

@@ -18,6 +18,10 @@ _JOINED = (
     "rows become pages, segments chunks, both in order; where they overlap in time they are joined by shard of the "
     "key, and merged: no range join, and neither side is held in memory"
 )
+_SCANNED = (
+    "Python workers read them, skip what holds no time of a segment, and look each row up among the segments of its "
+    "key: no join, and no row is sorted or shuffled"
+)
 _STAGE = "both streams meet in one stateful stage, by shard of the key"
 
 
@@ -30,6 +34,9 @@ class Explained:
     origin: str = ""
     stream: bool = False
     fused: bool = False
+    files: int = 0
+    """How many files Python workers read themselves; or else `why` they do not."""
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,8 +120,8 @@ def _match(framing: _Framing, given: Filling) -> str:
     )
     if any(size(side) < 0 for side in (given.before, given.after)):
         text += "; a segment that is emptied takes no row"
-    if framing.parts and not framing.known:
-        text += "; of its parts the first is widened before it, the last after it"
+    if framing.parts and given.before is not None:
+        text += "; of its parts the first is widened"
     return text
 
 
@@ -122,9 +129,12 @@ def _how(framing: _Framing, source: Explained) -> str:
     if source.fused:
         return "fused: what draws the segments aggregates their rows on its way; no join, and no row waits"
     if not source.stream:
+        how = f"{_JOINED}. Spark reads them: {source.why}" if source.why else _JOINED
+        if source.files:
+            how = f"scan lane: {source.files:,} Parquet file{'s' if source.files > 1 else ''}; {_SCANNED}"
         if not framing.stream:
-            return _JOINED
-        return f"{_JOINED}; in every micro-batch, for the segments that it closed, and the table is read anew"
+            return how
+        return f"{how}; in every micro-batch, for the segments that it closed, and the table is read anew"
     if framing.stream:
         return _STAGE
     first = "" if framing.known else "segments are found first, in a batch; "

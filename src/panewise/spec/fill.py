@@ -14,7 +14,7 @@ from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation, Scheduled, check_promises
 from panewise.spec.punctuate import punctuation as checked_punctuation
 
-__all__ = ["FillOptions", "Filling", "check_keys", "filling", "fuses"]
+__all__ = ["FillOptions", "Filling", "check_keys", "check_parts", "filling", "fuses"]
 
 
 @dataclass(frozen=True)
@@ -167,4 +167,18 @@ def check_keys(name: str, found: str, key: str, segments: str, alike: bool) -> N
         raise InputError(
             f"`by` ({name!r}) has type {found}, and the key {key!r} of the segments {segments}: no two could be equal. "
             "Cast one of them, so that both are alike."
+        )
+
+
+def check_parts(given: Filling) -> None:
+    """Refuse to widen parts of segments where that would take a row twice, or leave one out."""
+    if given.after is not None:
+        raise SpecError(
+            f"`widen` (after: {given.after}): segments come in parts, and no part knows that it is the last one with "
+            'rows. Leave it out, or use emit="final".'
+        )
+    if size(given.before) < 0:
+        raise SpecError(
+            f"`widen` (before: {given.before}): segments come in parts, and the first may be shorter than what is "
+            'taken off. Leave it out, or use emit="final".'
         )
