@@ -167,7 +167,7 @@ class Fill:
         if isinstance(files, str):
             return 0, files
         scan = Stored(self._segments({}), self._plan.keys, side.df, side.filling, calls, self._options.shards).scan()
-        return (0, scan) if isinstance(scan, str) else (len(scan.files), "")
+        return (0, scan) if isinstance(scan, str) else (len(scan.rows.files), "")
 
     def _check_late(self, tables: Mapping[str, Calls]) -> None:
         if self._options.late and tables:
@@ -195,13 +195,15 @@ class Fill:
         tables = {name: calls for name, calls in rest.items() if name not in streams}
         self._check_late(tables)
         live = self._framing.isStreaming
-        found = None if live and streams else self._segments(fused)
+        found = segments = None if live and streams else self._segments(fused)
         if live and streams:
             found = self._streamed(self._framing, fused, streams, options)
         for name, calls in tables.items():
             side = self._sources[name]
             assert found is not None
-            stored = Stored(found, self._plan.keys, side.df, side.filling, calls, self._options.shards)
+            # segments as they are stored can be read by whoever reads the rows
+            files = self._framing if self._stored and found is segments else None
+            stored = Stored(found, self._plan.keys, side.df, side.filling, calls, self._options.shards, files=files)
             found = aggregated(stored, keep_empty)
         assert found is not None
         return self._streamed(found, {}, streams, options) if streams and not live else found

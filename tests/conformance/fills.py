@@ -237,12 +237,24 @@ class Spark:
 
     def scanned(self, story: FillStory) -> Told:
         """A table, and Parquet files."""
-        folder, table = self._new() / "filling", story.filling_table(story.filling["rows"])
+        return self._finished(story, self._frame(story.columns, story.rows), self._files(story, self._new()))
+
+    def scanned_stored(self, story: FillStory) -> Told:
+        """Parquet files of segments, and Parquet files."""
+        folder = self._new()
+        plan = plan_from_mapping(story.plan)
+        segments = pw.segments_local(plan, story.table(story.rows)).replace_schema_metadata(None)
+        # each is stored twice, and counts once
+        pq.write_table(pa.concat_tables([segments, segments]), folder / "rows" / "0.parquet")
+        stored = self._spark.read.parquet(str(folder / "rows"))
+        return self._finished(story, stored, self._files(story, folder))
+
+    def _files(self, story: FillStory, folder: Path) -> DataFrame:
+        table = story.filling_table(story.filling["rows"])
         half = len(table) // 2
         for i, some in enumerate((table[half:], table[:half])):
-            pq.write_table(some, folder / f"{i}.parquet", row_group_size=2)
-        files = self._spark.read.schema(_ddl(story.filling["columns"])).parquet(str(folder))
-        return self._finished(story, self._frame(story.columns, story.rows), files)
+            pq.write_table(some, folder / "filling" / f"{i}.parquet", row_group_size=2)
+        return self._spark.read.schema(_ddl(story.filling["columns"])).parquet(str(folder / "filling"))
 
     def stored(self, story: FillStory) -> Told:
         """Segments that were found before, and a table."""
@@ -265,6 +277,12 @@ class Spark:
         folder = self._new()
         framing = self._stream(folder / "rows", story.columns)
         return self._run(story, folder, framing, self._frame(story.filling["columns"], story.filling["rows"]))
+
+    def stream_and_files(self, story: FillStory) -> Told:
+        """A stream, and Parquet files."""
+        folder = self._new()
+        framing = self._stream(folder / "rows", story.columns)
+        return self._run(story, folder, framing, self._files(story, self._new()))
 
     def stored_and_stream(self, story: FillStory) -> Told:
         """Segments that were found before, and a stream."""

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.errors import SpecError
 from panewise.kernel import matching
+from panewise.kernel.bundle import dump
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.oracle import Row
@@ -82,7 +83,10 @@ def test_no_order_and_no_page_shows(case: Case, data: st.DataObject) -> None:
 
 
 class InTurns(matching.Taker):
-    """Takes rows one after another."""
+    """Takes rows one after another, into segments of several shards."""
+
+    def __init__(self, layout: FillLayout, given: list[tuple[int, pa.Table]]) -> None:
+        super().__init__(layout, in_pieces(given))
 
     def take(self, rows: pa.Table) -> None:
         for i in range(len(rows)):
@@ -92,8 +96,9 @@ class InTurns(matching.Taker):
 class ByPages:
     """Lets chunks and pages meet, as they do after a join."""
 
-    def __init__(self, layout: FillLayout, given: list[tuple[int, bytes]]) -> None:
-        self._layout, self._given = layout, given
+    def __init__(self, layout: FillLayout, given: list[tuple[int, pa.Table]]) -> None:
+        self._layout = layout
+        self._given = [(shard, dump({"segments": part}, {})) for shard, part in in_pieces(given)]
 
     def take(self, rows: pa.Table) -> None:
         dealt = rows.append_column("shard", pa.array([0] * len(rows), pa.int32()))
@@ -103,6 +108,11 @@ class ByPages:
         pages = [*([None] if keep_empty else []), *self._pages]
         found = [(shard, matching.filled(self._layout, chunk, page)) for shard, chunk in self._given for page in pages]
         return ((shard, partial) for shard, partial in found if partial is not None)
+
+
+def in_pieces(given: list[tuple[int, pa.Table]]) -> list[tuple[int, pa.Table]]:
+    """Segments in shards of two."""
+    return [(i // 2, table.slice(i, 2)) for _, table in given for i in range(0, len(table), 2)]
 
 
 def smaller(pieces: object, rows: int) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -75,9 +76,15 @@ def evaluate(name: str, text: str, table: pa.Table) -> pa.Array:
     return cast(result, pa.float64()) if pa.types.is_decimal(result.type) else result
 
 
+@lru_cache(256)
+def _select(text: str) -> Any:
+    """Parsed once: pages are many, texts are few."""
+    return sqlglot.parse_one(f"SELECT {text}", dialect="spark")
+
+
 def _parse(where: str, text: str) -> Any:
     try:
-        select = sqlglot.parse_one(f"SELECT {text}", dialect="spark")
+        select = _select(text)
     except (ParseError, TokenError) as e:
         error = e.errors[0] if isinstance(e, ParseError) and e.errors else {}
         near = f" near {error['highlight']!r}" if error.get("highlight") else ""

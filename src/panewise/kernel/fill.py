@@ -18,7 +18,7 @@ from panewise.kernel import tally
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import codes, grouped
-from panewise.kernel.page import Array
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.fill import Filling
@@ -59,7 +59,7 @@ class FillLayout:
     def inputs(self, rows: pa.Table) -> Any:
         """What aggregates read of rows a0, ..., as kernels take it."""
         aggregation = self.aggregation
-        columns = [None if name is None else rows.column(name).combine_chunks() for name in input_columns(self.agg)]
+        columns = [None if name is None else in_one(rows.column(name)) for name in input_columns(self.agg)]
         return (aggregation.kinds, aggregation.lanes, *aggregation.read(columns, len(rows)))
 
     def moves(self) -> tuple[float | int, float | int]:
@@ -96,22 +96,28 @@ class Tallies:
         """Of some of the segments."""
         return Tallies(self.floats[some], self.ints[some])
 
-    def columns(self) -> tuple[pa.Array, pa.Array]:
-        """As columns beside the segments."""
-        width = self.floats.shape[1] * tally.N_CELLS
-        if not width:
-            return pa.nulls(len(self.floats), pa.int8()), pa.nulls(len(self.ints), pa.int8())
-        floats, ints = (
-            pa.FixedSizeListArray.from_arrays(pa.array(cells.reshape(-1)), width) for cells in (self.floats, self.ints)
-        )
-        return floats, ints
+    def columns(self, kinds: Array) -> tuple[pa.Array, pa.Array]:
+        """As columns beside the segments, for aggregates of these kinds."""
+        columns = []
+        for cells, places in zip((self.floats, self.ints), tally.used(kinds), strict=True):
+            some = cells.reshape(len(cells), cells.shape[1] * tally.N_CELLS)[:, places]
+            none = pa.nulls(len(cells), pa.int8())
+            columns.append(
+                pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), len(places)) if len(places) else none
+            )
+        return columns[0], columns[1]
 
     @classmethod
-    def read(cls, floats: pa.ChunkedArray, ints: pa.ChunkedArray, aggregates: int) -> Tallies:
+    def read(cls, floats: pa.ChunkedArray, ints: pa.ChunkedArray, kinds: Array) -> Tallies:
         """From columns, to go on with."""
-        shape = (len(floats), aggregates, tally.N_CELLS)
-        flat = [column.combine_chunks().flatten().to_numpy(zero_copy_only=False) for column in (floats, ints)]
-        return cls(*(np.array(cells).reshape(shape) for cells in flat))
+        found = cls.empty(len(floats), len(kinds))
+        columns = zip((found.floats, found.ints), (floats, ints), tally.used(kinds), strict=True)
+        for cells, column, places in columns:
+            if len(places):
+                flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+                whole = cells.reshape(len(cells), len(kinds) * tally.N_CELLS)
+                whole[:, places] = flat.reshape(len(cells), len(places))
+        return found
 
     def merge(self, owner: Array, kinds: Array, more: Tallies) -> None:
         """Add tally i of `more` to segment owner[i]."""

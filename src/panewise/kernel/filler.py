@@ -207,7 +207,8 @@ class Filler:
         for i, layout in enumerate(self._layouts):
             lo, hi = reach(layout, segments)
             table = table.append_column(f"{BESIDE}lo{i}", pa.array(lo)).append_column(f"{BESIDE}hi{i}", pa.array(hi))
-            table = _with_cells(table, i, Tallies.empty(len(segments), len(layout.agg)))
+            empty = Tallies.empty(len(segments), len(layout.agg))
+            table = _with_cells(table, i, empty, layout.aggregation.kinds)
         return table
 
     def _revisit(self, fresh: Sequence[_Fresh | None], out: list[pa.Table]) -> None:
@@ -254,9 +255,10 @@ class Filler:
             own = self._own(table).take(pa.array(owner))
             out.append(own.append_column("row", rows.rows.column("row").take(pa.array(taken))))
             return table
-        tallies = _cells(table, i, len(layout.agg))
+        kinds = layout.aggregation.kinds
+        tallies = _cells(table, i, kinds)
         tallies.add(first, last, layout.inputs(rows.rows), rows.at)
-        return _with_cells(table, i, tallies)
+        return _with_cells(table, i, tallies, kinds)
 
     def _completed(self, table: pa.Table, out: list[pa.Table]) -> pa.Table:
         """The segments that rows may still enter; the others are complete."""
@@ -271,7 +273,7 @@ class Filler:
             found = self._own(ready)
             for i, layout in enumerate(self._layouts):
                 aggregation = layout.aggregation
-                results = _cells(ready, i, len(layout.agg)).results(aggregation)
+                results = _cells(ready, i, aggregation.kinds).results(aggregation)
                 for output, result in zip(aggregation.outputs, results, strict=True):
                     found = found.append_column(output.name, result)
             out.append(found)
@@ -310,12 +312,12 @@ def _bounds(table: pa.Table, i: int) -> tuple[Array, Array]:
     return lo, hi
 
 
-def _cells(table: pa.Table, i: int, aggregates: int) -> Tallies:
-    return Tallies.read(table.column(f"{BESIDE}floats{i}"), table.column(f"{BESIDE}ints{i}"), aggregates)
+def _cells(table: pa.Table, i: int, kinds: Array) -> Tallies:
+    return Tallies.read(table.column(f"{BESIDE}floats{i}"), table.column(f"{BESIDE}ints{i}"), kinds)
 
 
-def _with_cells(table: pa.Table, i: int, tallies: Tallies) -> pa.Table:
-    for name, column in zip((f"{BESIDE}floats{i}", f"{BESIDE}ints{i}"), tallies.columns(), strict=True):
+def _with_cells(table: pa.Table, i: int, tallies: Tallies, kinds: Array) -> pa.Table:
+    for name, column in zip((f"{BESIDE}floats{i}", f"{BESIDE}ints{i}"), tallies.columns(kinds), strict=True):
         if name in table.column_names:
             table = table.set_column(table.column_names.index(name), name, column)
         else:

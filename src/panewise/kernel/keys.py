@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 
-__all__ = ["KeyTable", "codes", "grouped"]
+__all__ = ["KeyTable", "codes", "grouped", "slots_of"]
 
 
 def codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
@@ -59,6 +60,21 @@ def grouped(ranks: Any, count: Any) -> Any:
         order[to[ranks[i]]] = i
         to[ranks[i]] += 1
     return order, offsets
+
+
+def slots_of(known: Sequence[pa.Array], keys: Sequence[pa.Array], count: int, rows: int) -> Array:
+    """Where each key stands among so many known ones, which differ; `count` or more, if it is none of them.
+
+    >>> slots_of([pa.array(["a", None])], [pa.array(["b", "a", None])], 2, 3)
+    array([2, 0, 1])
+    """
+    if not known:
+        return np.zeros(rows, np.int64)
+    if len(known) == 1:
+        places = pc.index_in(keys[0], known[0])
+        return np.asarray(pc.fill_null(places, count).to_numpy(zero_copy_only=False), np.int64)
+    both = [pa.concat_arrays([old, key]) for old, key in zip(known, keys, strict=True)]
+    return codes(both, count + rows)[0][count:]
 
 
 class KeyTable:

@@ -16,10 +16,13 @@ import pyarrow as pa
 
 from panewise.kernel.bundle import dump, load
 from panewise.kernel.fill import FillLayout, Tallies, furthest, located, pairs, reach, sorted_rows, together
-from panewise.kernel.keys import codes
-from panewise.kernel.page import Array
+from panewise.kernel.keys import codes, slots_of
+from panewise.kernel.page import Array, in_one
 
-__all__ = ["UID", "Merger", "Piece", "Taker", "chunks", "filled", "gathered_by_shard", "matched", "pages"]
+__all__ = [
+    "UID", "Merger", "Piece", "Taker",
+    "chunks", "filled", "gathered_by_shard", "matched", "opened", "pages", "reaching",
+]  # fmt: skip
 
 PIECE_ROWS = 1 << 20
 PIECE_BYTES = 1 << 26
@@ -82,16 +85,21 @@ def pages(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIE
 
 def chunks(layout: FillLayout, batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS // 16) -> Iterator[Piece]:
     """Segments (first their shard, keys and uid, then all their columns) as chunks; emptied ones reach nowhere."""
-    names = [*_keys(layout), UID]
-    for table in _gathered(batches, rows):
-        shards, table = table.column(0), table.remove_column(0).combine_chunks()
-        table = table.rename_columns([*names, *table.column_names[len(names) :]])
-        lo, hi = reach(layout, table)
-        table = table.append_column(_LO, pa.array(lo)).append_column(_HI, pa.array(hi))
+    for gathered in _gathered(batches, rows):
+        shards, table = gathered.column(0), reaching(layout, gathered.remove_column(0))
+        lo = np.asarray(table.column(_LO).to_numpy())
         for shard, part in _dealt(table, shards, np.lexsort((lo, np.asarray(shards.to_numpy())))):
             first = np.asarray(part.column(_LO).to_numpy()).min()
             last = max(first, np.asarray(part.column(_HI).to_numpy()).max())
             yield shard, dump({"segments": part.combine_chunks()}, {}), first, last
+
+
+def reaching(layout: FillLayout, segments: pa.Table) -> pa.Table:
+    """Segments (first their keys and uid, then all their columns) with how far they reach."""
+    names = [*_keys(layout), UID]
+    table = segments.combine_chunks().rename_columns([*names, *segments.column_names[len(names) :]])
+    lo, hi = reach(layout, table)
+    return table.append_column(_LO, pa.array(lo)).append_column(_HI, pa.array(hi))
 
 
 def gathered_by_shard(batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS // 16) -> Iterator[tuple[int, bytes]]:
@@ -103,13 +111,18 @@ def gathered_by_shard(batches: Iterable[pa.RecordBatch], rows: int = PIECE_ROWS 
             yield shard, dump({"segments": part.combine_chunks()}, {})
 
 
+def opened(chunk: bytes) -> pa.Table:
+    """The segments of a chunk."""
+    return load(chunk)[0]["segments"]
+
+
 def _keys(layout: FillLayout) -> list[str]:
     return [f"{_KEY}{i}" for i in range(len(layout.key_types))]
 
 
 def _met(layout: FillLayout, chunk: bytes, page: bytes) -> tuple[pa.Table, pa.Table, Array, Array]:
     """Segments, rows, and which rows each segment takes."""
-    segments, page_tables = load(chunk)[0]["segments"], load(page)[0]
+    segments, page_tables = opened(chunk), load(page)[0]
     keys, rows = page_tables["keys"], page_tables["rows"]
     of_rows = [keys.column(i).combine_chunks() for i in range(len(layout.key_types))]
     of_segments = [segments.column(name).combine_chunks() for name in _keys(layout)]
@@ -140,7 +153,7 @@ def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None
     """What the page adds to each segment that it meets; no page adds nothing to all."""
     aggregates = len(layout.agg)
     if page is None:
-        segments = load(chunk)[0]["segments"]
+        segments = opened(chunk)
         return partial(layout, segments, Tallies.empty(len(segments), aggregates))
     segments, rows, first, last = _met(layout, chunk, page)
     some = np.flatnonzero(last > first)
@@ -154,7 +167,7 @@ def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None
 
 def partial(layout: FillLayout, segments: pa.Table, tallies: Tallies) -> bytes:
     """A partial result: segments of a chunk and their tallies."""
-    floats, ints = tallies.columns()
+    floats, ints = tallies.columns(layout.aggregation.kinds)
     tables = {"segments": _own(layout, segments, (UID,)), "tallies": pa.table({"floats": floats, "ints": ints})}
     return dump({name: table.combine_chunks() for name, table in tables.items()}, {})
 
@@ -162,10 +175,10 @@ def partial(layout: FillLayout, segments: pa.Table, tallies: Tallies) -> bytes:
 class Taker:
     """Chunks of segments that take rows in whatever order they come."""
 
-    def __init__(self, layout: FillLayout, given: Sequence[tuple[int, bytes]]) -> None:
+    def __init__(self, layout: FillLayout, given: Sequence[tuple[int, pa.Table]]) -> None:
+        """`given` are shards and segments that `reaching` made, or `opened` from a chunk."""
         self._layout = layout
-        self._shards = [shard for shard, _ in given]
-        self._chunks = [load(chunk)[0]["segments"] for _, chunk in given]
+        self._shards, self._chunks = zip(*given, strict=True)
         self._keys = [
             pa.concat_arrays([piece for chunk in self._chunks for piece in chunk.column(name).chunks])
             for name in _keys(layout)
@@ -177,21 +190,17 @@ class Taker:
         self._edges = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=1))])
         lo, hi = lo[self._order], hi[self._order]
         self._bounds = (lo, hi, furthest(hi, self._edges))
+        owners = slots[self._order]
+        self.may_repeat = bool(((lo[1:] == lo[:-1]) & (owners[1:] == owners[:-1])).any())
         self._tallies = Tallies.empty(len(lo), len(layout.agg))
         self._taken = np.zeros(len(lo), np.bool_)
         self.first, self.last = lo.min(), hi.max()
 
     def take(self, rows: pa.Table) -> None:
         """Rows (k0.., at, a0..) that have an `at`."""
-        at = self._layout.progress.numbers(rows.column("at").combine_chunks())
-        known = len(self._edges) - 1
-        mine = np.zeros(len(rows), np.int64)
-        if self._keys:
-            both = [
-                pa.concat_arrays([key, rows.column(f"k{i}").combine_chunks().cast(key.type)])
-                for i, key in enumerate(self._keys)
-            ]
-            mine = codes(both, known + len(rows))[0][known:]
+        at = self._layout.progress.numbers(in_one(rows.column("at")))
+        keys = [in_one(rows.column(f"k{i}")).cast(key.type) for i, key in enumerate(self._keys)]
+        mine = slots_of(self._keys, keys, len(self._edges) - 1, len(rows))
         self._tallies.take((mine, at, self._layout.inputs(rows)), self._edges, self._bounds, self._taken)
 
     def partials(self, keep_empty: bool = False) -> Iterator[tuple[int, bytes]]:
@@ -220,7 +229,7 @@ class Merger:
         for shard, data in partials:
             tables = load(data)[0]
             cells = tables["tallies"]
-            tallies = Tallies.read(cells.column("floats"), cells.column("ints"), len(self._layout.agg))
+            tallies = Tallies.read(cells.column("floats"), cells.column("ints"), self._aggregation.kinds)
             some = held.setdefault(shard, [])
             some.append((tables["segments"], tallies))
             # what is merged takes no more room than the segments do
@@ -240,7 +249,7 @@ class Merger:
             return some[0]
         # whether a column may be null differs between partial results
         segments = pa.concat_tables([each for each, _ in some], promote_options="default").combine_chunks()
-        found, firsts = codes(self._identity(segments), len(segments))
+        found, firsts = self._told_apart(segments)
         tallies = Tallies.empty(len(firsts), len(self._layout.agg))
         place = 0
         for each, more in some:
@@ -248,8 +257,15 @@ class Merger:
             place += len(each)
         return segments.take(pa.array(firsts)), tallies
 
-    def _identity(self, segments: pa.Table) -> list[pa.Array]:
-        """What tells segments apart."""
-        segment = segments.column("segment").combine_chunks()
-        named = [segments.column(name).combine_chunks() for name in (UID, *self._keys)]
-        return [*named, segment.field("id"), segment.field("start")]
+    def _told_apart(self, segments: pa.Table) -> tuple[Array, Array]:
+        """A number for each segment, the same for the same one, and where each comes first."""
+        segment = in_one(segments.column("segment"))
+        named = [in_one(segments.column(name)) for name in self._keys]
+        named = [segment.field("id"), segment.field("start"), *named]
+        uid = in_one(segments.column(UID))
+        found, firsts = codes([uid], len(segments))
+        first = pa.array(firsts[found])
+        if all(column.equals(column.take(first)) for column in named):
+            return found, firsts
+        # uids of different segments may be the same
+        return codes([uid, *named], len(segments))

@@ -7,13 +7,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-__all__ = ["NULL", "Page", "truths"]
+__all__ = ["NULL", "Page", "in_one", "truths"]
 
 NULL = 2
 """A condition is 0 (false), 1 (true) or 2 (null)."""
 
 Array = npt.NDArray[Any]
+
+
+def in_one(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """A column in one piece; `combine_chunks` would copy even a single one."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import DataError
+from panewise.kernel.page import in_one
 
-__all__ = ["Unsupported", "cast", "decimal_shape", "is_number", "spark_array", "wider"]
+__all__ = ["Unsupported", "cast", "decimal_shape", "is_number", "spark_array", "wider", "without_nan"]
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
@@ -46,7 +47,7 @@ def decimal_shape(type: Any) -> tuple[int, int]:
 
 def spark_array(column: Any) -> Any:
     """A column as Spark would hold it: signed, in microseconds, decoded; NaN is null."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = in_one(column)
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type
@@ -57,7 +58,7 @@ def spark_array(column: Any) -> Any:
     if kind == pa.float16():
         array = array.cast(pa.float32())
     if pa.types.is_floating(kind):
-        return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
+        return without_nan(array)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return array.cast(pa.string())
     if pa.types.is_timestamp(kind):
@@ -69,6 +70,12 @@ def spark_array(column: Any) -> Any:
     if pa.types.is_decimal(kind) and kind.precision <= 38:
         return array.cast(pa.decimal128(kind.precision, kind.scale))
     return array
+
+
+def without_nan(array: Any) -> Any:
+    """Real numbers with null for NaN."""
+    nan = pc.is_nan(array)
+    return pc.if_else(nan, pa.scalar(None, array.type), array) if pc.any(nan).as_py() else array
 
 
 def wider(a: Any, b: Any) -> Any:

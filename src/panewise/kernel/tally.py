@@ -30,10 +30,12 @@ import numpy as np
 from panewise.kernel.compiled import compiled
 from panewise.kernel.folds import (
     AVG,
+    COUNT,
     COUNT_ROWS,
     FIRST_F,
     FIRST_I,
     LAST_F,
+    LAST_I,
     MAX_F,
     MAX_I,
     MIN_F,
@@ -45,10 +47,44 @@ from panewise.kernel.folds import (
 )
 from panewise.kernel.page import Array
 
-__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges", "tally_rows"]
+__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges", "tally_rows", "used"]
 
 N_CELLS = 5
+_PAIRS = 8192
+"""How many pairs of rows and tallies are found before they are added: they stay in the processor's cache."""
 _SPLIT = 134217729.0
+
+
+_USED = {
+    COUNT_ROWS: (0, 1),
+    COUNT: (0, 1),
+    SUM_F: (2, 1),
+    AVG: (2, 1),
+    SUM_I: (0, 3),
+    MIN_F: (1, 1),
+    MAX_F: (1, 1),
+    MIN_I: (0, 2),
+    MAX_I: (0, 2),
+    STDDEV: (5, 1),
+    FIRST_F: (1, 2),
+    LAST_F: (1, 2),
+    FIRST_I: (0, 3),
+    LAST_I: (0, 3),
+}
+"""How many floats and integers each kind has, as in the table above."""
+
+
+def used(kinds: Array) -> tuple[Array, Array]:
+    """Which cells of a tally are used, of all aggregates one after another: floats, integers.
+
+    >>> used(np.array([COUNT_ROWS, AVG]))
+    (array([5, 6]), array([0, 5]))
+    """
+    floats, ints = (
+        [a * N_CELLS + cell for a, kind in enumerate(kinds) for cell in range(_USED[int(kind)][which])]
+        for which in range(2)
+    )
+    return np.array(floats, np.int64), np.array(ints, np.int64)
 
 
 def ranks(at: Array) -> Array:
@@ -118,12 +154,11 @@ def _add_moved(tf: Any, x0: Any, n: Any, high: Any, low: Any) -> None:
 
 
 @compiled
-def _add_whole(ti: Any, low: Any, high: Any) -> None:
-    """Add 128 bits to 128 bits."""
-    before = np.uint64(ti[1])
-    after = before + np.uint64(low)
-    ti[1] = np.int64(after)
-    ti[2] += high + (1 if after < before else 0)
+def _add_whole(low: Any, high: Any, more_low: Any, more_high: Any) -> Any:
+    """128 bits and 128 bits."""
+    after = np.uint64(low) + np.uint64(more_low)
+    carry = 1 if after < np.uint64(low) else 0
+    return np.int64(after), high + more_high + carry
 
 
 @compiled
@@ -159,47 +194,63 @@ def _end_row(tf: Any, ti: Any, kind: Any, state: Any, rank: Any, real: Any, whol
 
 
 @compiled
-def _add_row(tf: Any, ti: Any, inputs: Any, rank: Any, i: Any) -> None:
+def _add_pairs(tf: Any, ti: Any, owner: Any, row: Any, n: Any, inputs: Any, rank: Any) -> None:
+    """Add row[j] to tally owner[j], one aggregate after another: to choose among them for each row costs more."""
     kinds, lanes, floats, ints, valid = inputs
     for a in range(len(kinds)):
-        kind = kinds[a]
+        kind, lane = kinds[a], lanes[a]
         if kind == COUNT_ROWS:
-            ti[a, 0] += 1
-            continue
-        lane = lanes[a]
-        if kind >= FIRST_F:
-            real, whole = 0.0, 0
-            if kind <= LAST_F:
-                real = floats[lane, i]
-            else:
-                whole = ints[lane, i]
-            _end_row(tf[a], ti[a], kind, 1 if valid[a, i] else 2, rank[i], real, whole)
-            continue
-        if not valid[a, i]:
-            continue
-        n = ti[a, 0]
-        ti[a, 0] = n + 1
-        if kind == SUM_F or kind == AVG:
-            tf[a, 0], tf[a, 1] = _add(tf[a, 0], tf[a, 1], floats[lane, i])
+            for j in range(n):
+                ti[owner[j], a, 0] += 1
+        elif kind == COUNT:
+            for j in range(n):
+                ti[owner[j], a, 0] += valid[a, row[j]]
+        elif kind == SUM_F or kind == AVG:
+            for j in range(n):
+                s, i = owner[j], row[j]
+                if valid[a, i]:
+                    ti[s, a, 0] += 1
+                    tf[s, a, 0], tf[s, a, 1] = _add(tf[s, a, 0], tf[s, a, 1], floats[lane, i])
         elif kind == SUM_I:
-            term = ints[lane, i]
-            _add_whole(ti[a], term, -1 if term < 0 else 0)
-        elif kind == MIN_F:
-            if n == 0 or floats[lane, i] < tf[a, 0]:
-                tf[a, 0] = floats[lane, i]
-        elif kind == MAX_F:
-            if n == 0 or floats[lane, i] > tf[a, 0]:
-                tf[a, 0] = floats[lane, i]
-        elif kind == MIN_I:
-            if n == 0 or ints[lane, i] < ti[a, 1]:
-                ti[a, 1] = ints[lane, i]
-        elif kind == MAX_I:
-            if n == 0 or ints[lane, i] > ti[a, 1]:
-                ti[a, 1] = ints[lane, i]
+            for j in range(n):
+                s, i = owner[j], row[j]
+                if valid[a, i]:
+                    ti[s, a, 0] += 1
+                    term = ints[lane, i]
+                    ti[s, a, 1], ti[s, a, 2] = _add_whole(ti[s, a, 1], ti[s, a, 2], term, term >> 63)
+        elif kind == MIN_F or kind == MAX_F:
+            sign = 1.0 if kind == MIN_F else -1.0
+            for j in range(n):
+                s, i = owner[j], row[j]
+                if valid[a, i]:
+                    if ti[s, a, 0] == 0 or sign * floats[lane, i] < sign * tf[s, a, 0]:
+                        tf[s, a, 0] = floats[lane, i]
+                    ti[s, a, 0] += 1
+        elif kind == MIN_I or kind == MAX_I:
+            for j in range(n):
+                s, i = owner[j], row[j]
+                if valid[a, i]:
+                    x, y = ints[lane, i], ti[s, a, 1]
+                    if ti[s, a, 0] == 0 or (x < y if kind == MIN_I else x > y):
+                        ti[s, a, 1] = x
+                    ti[s, a, 0] += 1
         elif kind == STDDEV:
-            if n == 0:
-                tf[a, 4] = floats[lane, i]
-            _add_moved(tf[a], floats[lane, i], 1.0, 0.0, 0.0)
+            for j in range(n):
+                s, i = owner[j], row[j]
+                if valid[a, i]:
+                    if ti[s, a, 0] == 0:
+                        tf[s, a, 4] = floats[lane, i]
+                    ti[s, a, 0] += 1
+                    _add_moved(tf[s, a], floats[lane, i], 1.0, 0.0, 0.0)
+        else:
+            for j in range(n):
+                s, i = owner[j], row[j]
+                real, whole = 0.0, 0
+                if kind <= LAST_F:
+                    real = floats[lane, i]
+                else:
+                    whole = ints[lane, i]
+                _end_row(tf[s, a], ti[s, a], kind, 1 if valid[a, i] else 2, rank[i], real, whole)
 
 
 @compiled
@@ -222,7 +273,7 @@ def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
                 _add_both(tf[a], 2, more_f[a, 2], more_f[a, 3])
                 _add_moved(tf[a], more_f[a, 4], np.float64(more_i[a, 0]), more_f[a, 0], more_f[a, 1])
         elif kind == SUM_I:
-            _add_whole(ti[a], more_i[a, 1], more_i[a, 2])
+            ti[a, 1], ti[a, 2] = _add_whole(ti[a, 1], ti[a, 2], more_i[a, 1], more_i[a, 2])
         elif kind == MIN_F:
             if n == 0 or more_f[a, 0] < tf[a, 0]:
                 tf[a, 0] = more_f[a, 0]
@@ -239,9 +290,15 @@ def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
 @compiled
 def tally_ranges(tf: Any, ti: Any, first: Any, last: Any, inputs: Any, rank: Any) -> None:
     """Add rows first[s] to last[s] to tally s."""
+    owner, row, n = np.empty(_PAIRS, np.int64), np.empty(_PAIRS, np.int64), 0
     for s in range(len(first)):
         for i in range(first[s], last[s]):
-            _add_row(tf[s], ti[s], inputs, rank, i)
+            owner[n], row[n] = s, i
+            n += 1
+            if n == _PAIRS:
+                _add_pairs(tf, ti, owner, row, n, inputs, rank)
+                n = 0
+    _add_pairs(tf, ti, owner, row, n, inputs, rank)
 
 
 @compiled
@@ -255,6 +312,7 @@ def tally_rows(tf: Any, ti: Any, rows: Any, edges: Any, bounds: Any, taken: Any)
     lo, hi, furthest = bounds
     # where the row before of a slot lay, the next one is likely to lie
     places = edges[:-1].copy()
+    owner, row, n = np.empty(_PAIRS, np.int64), np.empty(_PAIRS, np.int64), 0
     for i in range(len(at)):
         if slots[i] >= len(places):
             continue
@@ -269,7 +327,12 @@ def tally_rows(tf: Any, ti: Any, rows: Any, edges: Any, bounds: Any, taken: Any)
             s -= 1
             if hi[s] >= t:
                 taken[s] = True
-                _add_row(tf[s], ti[s], inputs, rank, i)
+                owner[n], row[n] = s, i
+                n += 1
+                if n == _PAIRS:
+                    _add_pairs(tf, ti, owner, row, n, inputs, rank)
+                    n = 0
+    _add_pairs(tf, ti, owner, row, n, inputs, rank)
 
 
 @compiled

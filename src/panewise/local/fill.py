@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.matching import UID, Merger, Taker, chunks, matched, pages
+from panewise.kernel.matching import UID, Merger, Taker, chunks, matched, pages, reaching
 from panewise.kernel.progress import aligned, check_same_kind
 from panewise.kernel.punctuate import source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
@@ -25,7 +25,7 @@ from panewise.spec.punctuate import InBand, per_key
 if TYPE_CHECKING:
     from panewise.local.runner import Table
 
-__all__ = ["apply_filling", "fill_local"]
+__all__ = ["apply_filling", "fill_local", "numbered"]
 
 
 def fill_local(
@@ -99,7 +99,7 @@ def apply_filling(
     at = source.at(given.time)
     check_same_kind(given.time, at.type, kind)
     columns = {}
-    fits = pa.array(np.ones(len(source.rows), bool))
+    fits = None
     for i, (name, key) in enumerate(zip(given.keys, keys, strict=True)):
         if key not in schema.names:
             known = did_you_mean(key, schema.names)
@@ -108,7 +108,7 @@ def apply_filling(
         check_keys(name, str(found.type), key, str(target), found.type == target or _whole(found.type, target))
         cast, valid = _cast(found, target)
         columns[f"k{i}"] = cast
-        fits = pc.and_(fits, valid)
+        fits = _both(fits, valid)
     columns["at"] = aligned(at, kind)
     inputs = inputs_of(calls, source.rows)
     for read, column in zip(input_columns(calls), inputs, strict=True):
@@ -127,26 +127,38 @@ def apply_filling(
     columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(given))}
     kept = fits
     if given.where is not None:
-        kept = pc.and_(fits, pc.fill_null(condition_of("where", given.where, source.rows), False))
+        kept = _both(fits, pc.fill_null(condition_of("where", given.where, source.rows), False))
     if marked is not None:
         columns["promise"] = promise = pc.fill_null(condition_of("condition", marked, source.rows), False)
-        kept = pc.or_(kept, pc.and_(promise, fits) if per_key(given) else promise)
+        kept = None if kept is None else pc.or_(kept, _both(promise, fits) if per_key(given) else promise)
     rows = pa.table(columns)
-    return rows if kept.true_count == len(rows) else rows.filter(kept), layout
+    return rows if kept is None or kept.true_count == len(rows) else rows.filter(kept), layout
+
+
+def _both(a: pa.Array | None, b: pa.Array | None) -> pa.Array | None:
+    """Where both hold; None holds everywhere."""
+    return b if a is None else a if b is None else pc.and_(a, b)
 
 
 def _whole(a: pa.DataType, b: pa.DataType) -> bool:
     return bool(pa.types.is_integer(a) and pa.types.is_integer(b))
 
 
-def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array]:
+def _cast(column: pa.Array, target: pa.DataType) -> tuple[pa.Array, pa.Array | None]:
     """Integers of another width, and which of them fit."""
     if column.type == target:
-        return column, pa.array(np.ones(len(column), bool))
+        return column, None
     cast = column.cast(target, safe=False)
     back = pc.equal(cast.cast(column.type, safe=False), column)
     signs = [pc.less(each, pa.scalar(0, each.type)) for each in (cast, column)]
     return cast, pc.fill_null(pc.and_(back, pc.equal(*signs)), True)
+
+
+def numbered(segments: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+    """Segments with their keys and a number before all their columns."""
+    beside = {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
+    beside[UID] = pa.array(np.arange(len(segments)))
+    return pa.table([*beside.values(), *segments.columns], [*beside, *segments.column_names])
 
 
 def _filled(
@@ -154,22 +166,20 @@ def _filled(
 ) -> pa.Table:
     present = rows.filter(pc.is_valid(rows.column("at")))
     dealt = present.append_column("shard", pa.array(np.zeros(len(present), np.int32)))
-    beside = {"shard": pa.array(np.zeros(len(segments), np.int32))}
-    beside |= {f"k{i}": plain(segments.column(key)) for i, key in enumerate(keys)}
-    beside[UID] = pa.array(range(len(segments)), pa.int64())
-    numbered = pa.table([*beside.values(), *segments.columns], [*beside, *segments.column_names])
-    all_chunks = [(shard, piece) for shard, piece, _, _ in chunks(layout, numbered.to_batches())]
     if not layout.agg:
         if keep_empty:
             raise InputError("`keep_empty` (True) keeps segments without rows: give `agg`, or leave it out.")
         schema = segments.schema.append(rows.schema.field("row"))
+        named = numbered(segments, keys)
+        dealt_segments = named.add_column(0, "shard", pa.array(np.zeros(len(segments), np.int32)))
+        all_chunks = [piece for _, piece, _, _ in chunks(layout, dealt_segments.to_batches())]
         all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
-        found = [matched(layout, chunk, page) for _, chunk in all_chunks for page in all_pages]
+        found = [matched(layout, chunk, page) for chunk in all_chunks for page in all_pages]
         return pa.concat_tables([schema.empty_table(), *(table for table in found if table is not None)])
     outputs = [pa.field(output.name, output.type) for output in layout.aggregation.outputs]
     result = pa.schema([*segments.schema, *outputs])
-    if not all_chunks:
+    if not len(segments):
         return result.empty_table()
-    taker = Taker(layout, all_chunks)
+    taker = Taker(layout, [(0, reaching(layout, numbered(segments, keys)))])
     taker.take(present)
     return pa.Table.from_batches(Merger(layout, keys, result).run(taker.partials(keep_empty)), result)

@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import InputError, did_you_mean
+from panewise.kernel.page import in_one
 from panewise.kernel.progress import check_at, progress_of
 from panewise.kernel.punctuate import source_columns
+from panewise.kernel.sqltypes import without_nan
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
@@ -49,7 +51,7 @@ class Source:
             raise InputError(
                 f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own."
             )
-        return self.rows.column(found[0]).combine_chunks()
+        return in_one(self.rows.column(found[0]))
 
     def plain(self, role: str, name: str) -> pa.Array:
         """A column of values that can be ordered."""
@@ -123,16 +125,16 @@ def whole_rows(table: Any) -> pa.StructArray:
 
 def plain(column: Any) -> pa.Array:
     """A column in one piece, decoded, in microseconds and days (rounded down); NaN is null, and -0.0 is 0.0."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = in_one(column)
     while pa.types.is_dictionary(array.type) or pa.types.is_run_end_encoded(array.type):
         array = pc.run_end_decode(array) if pa.types.is_run_end_encoded(array.type) else _decoded(array)
     kind = array.type
     if kind in _VIEWS:
         return array.cast(_VIEWS[kind])
     if pa.types.is_floating(kind):
-        real = array.cast(pa.float32()) if pa.types.is_float16(kind) else array
+        real = without_nan(array.cast(pa.float32()) if pa.types.is_float16(kind) else array)
         # adding zero turns -0.0 into 0.0, which sorts and groups as one value
-        return pc.add(pc.if_else(pc.is_nan(real), pa.scalar(None, real.type), real), pa.scalar(0, real.type))
+        return pc.add(real, pa.scalar(0, real.type))
     if pa.types.is_timestamp(kind):
         micros = _floored(array, _NANOS) if kind.unit == "ns" else array
         return micros.cast(pa.timestamp("us", kind.tz))

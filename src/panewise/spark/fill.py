@@ -20,14 +20,14 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.matching import UID, Merger, Piece, Taker, chunks, filled, matched, pages
+from panewise.kernel.matching import UID, Merger, Piece, Taker, chunks, filled, matched, opened, pages
 from panewise.spark.scan import Scan, scan_of
 from panewise.spark.source import Dealt, apply_filling, named, shard_of
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.fill import Filling
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SHARDS", "Stored", "aggregated", "matching_rows"]
 
@@ -53,15 +53,18 @@ class Stored:
         calls: tuple[tuple[str, Aggregate], ...],
         shards: int | None,
         whole_rows: bool = False,
+        files: DataFrame | None = None,
     ) -> None:
+        """`files` is where the segments come from, if they are stored; there may be repeats in it."""
         self.segments, self.keys, self.df, self.shards = segments, keys, df, shards or SHARDS
+        self._files = files
         self.applied = apply_filling(filling, calls, df, segments.schema, keys, Dealt(self.shards, whole_rows))
         self.layout: FillLayout = self.applied.layout
         self.schema = T.StructType([T.StructField(f.name, f.dataType) for f in segments.schema.fields])
 
     def scan(self) -> Scan | str:
         """How workers read the rows themselves, or why Spark does."""
-        return scan_of(self.df, self.segments, self.keys, self.layout)
+        return scan_of(self.df, self.segments, self.keys, self.layout, self._files)
 
     def _pieces(self, side: str) -> str:
         number = _NUMBER[self.layout.progress.unit == "real"]
@@ -170,26 +173,43 @@ def aggregated(stored: Stored, keep_empty: bool) -> DataFrame:
         partials = _scanned(stored, scan, keep_empty)
     else:
         partials = stored.pairs(keep_empty).mapInArrow(match, _PARTIAL)
-    return partials.repartition("shard").mapInArrow(merge, schema)
+    cores = _cores(stored.df.sparkSession)
+    # as many tasks as there are cores; without it Spark would make two hundred, and put them together again
+    placed = partials.repartitionById(cores, F.pmod("shard", F.lit(cores))) if cores else partials.repartition("shard")
+    return placed.mapInArrow(merge, schema)
+
+
+def _cores(spark: SparkSession) -> int:
+    """How many tasks run at a time; 0 where Spark Connect does not say."""
+    return spark.sparkContext.defaultParallelism if hasattr(spark, "_jsparkSession") else 0
 
 
 def _scanned(stored: Stored, scan: Scan, keep_empty: bool) -> DataFrame:
-    """Partial results where workers read the rows themselves: all chunks go to every task."""
-    layout = stored.layout
-    tasks = scan.tasks(stored.df.sparkSession.sparkContext.defaultParallelism)
-    every = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1)))
+    """Partial results where workers read the rows themselves: all segments go to every task, or are read there too."""
+    layout, spark = stored.layout, stored.df.sparkSession
+    cores = _cores(spark)
+    tasks = scan.rows.tasks(cores)
 
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for task, given in _groups(batches):
-            taker = Taker(layout, given)
-            for rows in scan.rows(layout, tasks[task], taker.first, taker.last):
-                taker.take(rows)
+            if scan.stored is None:
+                taker: Taker | None = Taker(layout, [(shard, opened(chunk)) for shard, chunk in given])
+            else:
+                taker = scan.taker(layout, cores)
+            if taker is None:
+                continue
+            scan.take(layout, tasks[task], taker)
             # segments without rows are told of once
             for shard, found in taker.partials(keep_empty and task == 0):
                 yield _partial(shard, found)
 
-    placed = stored.chunks().select(every.alias("task"), "shard", "chunk")
-    return placed.repartitionById(len(tasks), F.col("task")).mapInArrow(match, _PARTIAL)
+    if scan.stored is not None:
+        placed = spark.range(0, len(tasks), 1, len(tasks)).selectExpr("int(id) task", "0 shard", "binary('') chunk")
+    else:
+        every = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1)))
+        placed = stored.chunks().select(every.alias("task"), "shard", "chunk")
+        placed = placed.repartitionById(len(tasks), F.col("task"))
+    return placed.mapInArrow(match, _PARTIAL)
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:

@@ -1,0 +1,225 @@
+"""The scan lane: where workers read Parquet themselves, they find what Spark finds; where they can't, Spark reads."""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import panewise as pw
+from panewise.spark.fill import _groups
+from panewise.spark.scan import Parquet, _span
+from spark.tables import rows, settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
+PLAN = pw.threshold_frames("hot").by("k", "name").at("t")
+AGG = {
+    "n": "count(*)",
+    "x": "count(x)",
+    "total": "sum(i)",
+    "mean": "avg(x)",
+    "least": "min(x)",
+    "spread": "stddev(x * 2)",
+    "money": "sum(d + 1)",
+    "day": "max(g)",
+    "local": "min(u)",
+    "first": "first(i % 7)",
+    "hour": "max(hour(t))",
+}
+
+
+def filling_rows() -> pa.Table:
+    n = 400
+    odd = [float("nan"), -0.0, 0.0, None, float("inf"), -1.5]
+    t = [NOON + timedelta(seconds=i * 37 % 5_000) for i in range(n)]
+    return pa.table(
+        {
+            "k": pa.array([[1, 2, None][i % 3] for i in range(n)], pa.int16()),
+            "name": [["a", "b", None, ""][i % 4] for i in range(n)],
+            "t": pa.array([None if i % 50 == 0 else v for i, v in enumerate(t)], pa.timestamp("us", "UTC")),
+            "i": pa.array([None if i % 11 == 0 else i * i for i in range(n)], pa.int64()),
+            "x": pa.array([odd[i % 17] if i % 17 < 6 else i / 3 for i in range(n)], pa.float64()),
+            "d": pa.array([Decimal(i) / 100 for i in range(n)], pa.decimal128(10, 2)),
+            "g": pa.array([date(2024, 1, 1) + timedelta(days=i) for i in range(n)], pa.date32()),
+            "u": pa.array([v.replace(tzinfo=None) for v in t], pa.timestamp("us")),
+        }
+    )
+
+
+def framing_rows() -> pa.Table:
+    n = 120
+    return pa.table(
+        {
+            "k": pa.array([[1, 2, None][i % 3] for i in range(n)], pa.int32()),
+            "name": [["a", "b", None, ""][i // 3 % 4] for i in range(n)],
+            "t": pa.array([NOON + timedelta(seconds=60 * (i // 12)) for i in range(n)], pa.timestamp("us", "UTC")),
+            "hot": [i // 12 % 4 != 3 for i in range(n)],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    folder = tmp_path_factory.mktemp("a folder with blanks") / "rows"
+    folder.mkdir()
+    table = filling_rows()
+    for i in range(3):
+        pq.write_table(table.slice(i * 150, 150), folder / f"{i}.parquet", row_group_size=40)
+    return spark.read.parquet(str(folder))
+
+
+@pytest.fixture(scope="module")
+def framing(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(framing_rows()).cache()
+
+
+def explained(fill: Any, agg: dict[str, str]) -> str:
+    said = StringIO()
+    with redirect_stdout(said):
+        fill.explain(agg)
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_the_same_is_found_as_by_spark(spark: SparkSession, framing: DataFrame, files: DataFrame, zone: str) -> None:
+    agg = {name: call for name, call in AGG.items() if name != "hour"}
+    wheres = {
+        "UTC": "(x > 2 or x is null) and name <> 'b'",
+        "America/New_York": "t > timestamp'2024-03-10 08:02:00'",
+    }
+    with settings(spark, session_timeZone=zone):
+        how = {"widen": ("5 seconds", "1 minute"), "where": wheres[zone], "keep_empty": True}
+        fill = PLAN.fill(framing, files, **how)
+        assert "scan lane: 3 Parquet files" in explained(fill, agg)
+        found = fill.agg(agg)
+        other = PLAN.fill(framing, files.filter("true"), **how)
+        assert "Spark reads them: it is more than a scan of Parquet files" in explained(other, agg)
+        assert rows(found.toArrow()) == rows(other.agg(agg).toArrow())
+        assert found.agg({"n": "sum"}).first()[0] > 10
+        plan = StringIO()
+        with redirect_stdout(plan):
+            found.explain()
+        assert "Join" not in plan.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda df: df.select("*"), "more than a scan"),
+        (lambda df: df.repartition(2), "more than a scan"),
+        (lambda df: df.sparkSession.createDataFrame(filling_rows()), "more than a scan"),
+    ],
+)
+def test_what_is_more_than_a_scan(framing: DataFrame, files: DataFrame, change: Any, why: str) -> None:
+    assert why in explained(PLAN.fill(framing, change(files)), AGG)
+
+
+def test_what_only_spark_knows(spark: SparkSession, framing: DataFrame, files: DataFrame, tmp_path: Path) -> None:
+    fill = PLAN.fill(framing, files)
+    said = explained(fill, {"h": "max(hour(t))"})
+    assert "Spark reads them: `hour(t)`: the local runner can't evaluate" in said
+    assert fill.agg(h="max(hour(t))").count() > 0
+    with settings(spark, ansi_enabled="false"):
+        assert "spark.sql.ansi.enabled is false" in explained(fill, {"s": "sum(i + 1)"})
+        assert "scan lane" in explained(fill, {"s": "sum(i)"})
+    with settings(spark, files_ignoreCorruptFiles="true"):
+        assert "spark.sql.files.ignoreCorruptFiles is true" in explained(fill, {"n": "count(*)"})
+    files.write.partitionBy("k").parquet(str(tmp_path / "by key"))
+    parted = spark.read.parquet(str(tmp_path / "by key"))
+    assert "the column 'k' is not in the files" in explained(PLAN.fill(framing, parted), {"n": "count(*)"})
+    files.write.parquet(str(tmp_path / "flat"))
+    files.write.json(str(tmp_path / "json"))
+    text = spark.read.schema(files.schema).json(str(tmp_path / "json"))
+    assert "it is no scan of Parquet files" in explained(PLAN.fill(framing, text), {"n": "count(*)"})
+    wide = spark.read.schema("k int, name string, t timestamp, i long").parquet(str(tmp_path / "flat"))
+    assert "the column 'k' is int16 in the files" in explained(PLAN.fill(framing, wide), {"n": "count(*)"})
+
+
+def test_a_file_without_a_column_and_tables_by_name(spark: SparkSession, framing: DataFrame, tmp_path: Path) -> None:
+    table = filling_rows()
+    (tmp_path / "rows").mkdir()
+    pq.write_table(table.slice(0, 200), tmp_path / "rows" / "0.parquet")
+    pq.write_table(table.slice(200).drop_columns(["i"]), tmp_path / "rows" / "1.parquet")
+    pq.write_table(table.slice(0, 0), tmp_path / "rows" / "2.parquet")
+    df = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "rows"))
+    df.createOrReplaceTempView("some_rows")
+    for each in (df, spark.table("some_rows")):
+        fill = PLAN.fill(framing, each)
+        agg = {"n": "count(*)", "i": "count(i)"}
+        found = rows(fill.agg(agg).toArrow())
+        assert found == rows(PLAN.fill(framing, each.filter("true")).agg(agg).toArrow())
+        assert found
+
+
+def test_times_that_spark_wrote(spark: SparkSession, framing: DataFrame, tmp_path: Path) -> None:
+    """Spark may write times as INT96, or in milliseconds."""
+    given = spark.createDataFrame(filling_rows())
+    for kind in ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"):
+        with settings(spark, parquet_outputTimestampType=kind):
+            given.write.parquet(str(tmp_path / kind))
+        df = spark.read.parquet(str(tmp_path / kind))
+        agg = {"n": "count(*)", "last": "max(t)"}
+        assert "scan lane" in explained(PLAN.fill(framing, df), agg)
+        found = rows(PLAN.fill(framing, df).agg(agg).toArrow())
+        assert found == rows(PLAN.fill(framing, df.filter("true")).agg(agg).toArrow())
+        assert found
+
+
+@given(
+    sizes=st.lists(st.integers(0, 200), min_size=1, max_size=6),
+    group=st.integers(1, 60),
+    bytes_=st.lists(st.integers(1, 10**10), min_size=6, max_size=6),
+    cores=st.integers(1, 9),
+)
+def test_every_row_is_read_once(
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], group: int, bytes_: list[int], cores: int
+) -> None:
+    folder = tmp_path_factory.mktemp("units")
+    files = []
+    first = 0
+    for i, size in enumerate(sizes):
+        path = folder / f"{i}.parquet"
+        pq.write_table(pa.table({"t": np.arange(first, first + size)}), path, row_group_size=group)
+        files.append((str(path), bytes_[i]))
+        first += size
+    parquet = Parquet(tuple(files), pa.schema([("t", pa.int64())]))
+    tasks = parquet.tasks(cores)
+    assert len(tasks) <= 4 * cores
+    read = [t for units in tasks for table in parquet.read(units) for t in table.column("t").to_pylist()]
+    assert sorted(read) == list(range(first))
+
+
+def test_row_groups_say_what_they_hold(tmp_path: Path) -> None:
+    path = tmp_path / "0.parquet"
+    pq.write_table(filling_rows().sort_by("t"), path, row_group_size=50)
+    with pq.ParquetFile(path) as file:
+        spans = [_span(file, i, "t").to_pylist() for i in range(file.num_row_groups)]
+        held = [file.read_row_group(i).column("t").drop_null().to_pylist() for i in range(file.num_row_groups)]
+    assert spans == [[min(some), max(some)] for some in held]
+
+
+def test_chunks_are_held_as_many_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("panewise.spark.fill._HELD_BYTES", 10)
+    sizes = [4, 4, 4, 20, 1]
+    batches = [
+        pa.record_batch({"task": pa.array([3], pa.int32()), "shard": [i], "chunk": [b"x" * size]})
+        for i, size in enumerate(sizes)
+    ]
+    assert [(task, [shard for shard, _ in some]) for task, some in _groups(batches)] == [
+        (3, [0, 1, 2]),
+        (3, [3]),
+        (3, [4]),
+    ]
