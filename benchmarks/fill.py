@@ -114,7 +114,7 @@ def main() -> int:
                     best[name] = min(best[name], seconds(df))
         for name, took in best.items():
             base = "framing alone" if "fused" in name or "framing" in name else "fill"
-            table.add_row(name, f"{took:.1f}", f"{took / best[base]:.2f}")
+            table.add_row(name, f"{took:.2f}", f"{took / best[base]:.2f}")
         console.print(table)
         console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
     finally:

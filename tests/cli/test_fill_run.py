@@ -183,6 +183,7 @@ def test_segments_that_were_found_before(spark: SparkSession, job: JobMaker, tmp
 # streams
 
 
+@pytest.mark.slow
 def test_two_streams_to_their_end(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     def file() -> str:
         return job(

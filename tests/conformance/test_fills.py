@@ -22,10 +22,8 @@ LOCAL: dict[str, Callable[[FillStory], Told]] = {
 FROM_TABLES = ("batch", "scanned", "scanned_stored")
 ON_SPARK = (*FROM_TABLES, "stored", "streams", "stream_and_table", "stream_and_files", "stored_and_stream")
 _QUICK = (
-    "each matching row with its segment",
     "segments without rows are kept where that is wanted",
     "fragments are filled one by one, and let rows go early",
-    "a late row fills nothing, and is counted",
 )
 """On Spark a stream takes seconds; as all is told in one process, and by a batch, a choice of them will do."""
 

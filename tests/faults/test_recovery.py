@@ -117,6 +117,7 @@ def test_another_slack(spark: SparkSession, tmp_path: Path, before: Any, after: 
     assert rows(out(found)) == rows(pw.segments_local(PLAN, WHOLE, AGG))
 
 
+@pytest.mark.slow
 def test_another_fragment_every(spark: SparkSession, tmp_path: Path) -> None:
     long = pw.threshold_frames("v >= 0", min_rows=2).by("k").at("t", pw.slack(4))
     before, after = ({"emit": "fragments", "fragment_every": every} for every in (1, 15))
@@ -127,7 +128,8 @@ def test_another_fragment_every(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(told) == sorted((k, *row) for k in ("a", "bb", "ccc") for row in wanted)
 
 
-@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("late", [False, True])
 def test_late_rows_asked_for_or_no_longer(spark: SparkSession, tmp_path: Path, late: bool) -> None:
     """Rows that wait were kept without the row as it was, or with it."""
     replay = Replay(spark, tmp_path / "stream")

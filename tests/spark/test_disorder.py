@@ -89,7 +89,7 @@ def flights() -> Arrivals:
     return _arrived(table, np.argsort(table["arrival_seq"].to_numpy()), plan, agg)
 
 
-@pytest.fixture(scope="module", params=[zeek, flights], ids=["zeek", "flights"])
+@pytest.fixture(scope="module", params=[zeek, pytest.param(flights, marks=pytest.mark.slow)], ids=["zeek", "flights"])
 def arrivals(request: pytest.FixtureRequest) -> Arrivals:
     return request.param()
 

@@ -59,12 +59,12 @@ def test_each_part_is_what_progress_has_closed() -> None:
 def test_state_stays_flat_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     plan = FRAMES.at("t", pw.slack(SLACK))
     replay = Replay(spark, tmp_path / "stream")
-    replay.add(*(seconds(first, last) for first, last in pairwise(edges(100_000))))
+    replay.add(*(seconds(first, last) for first, last in pairwise(edges(250_000))))
     options = {"emit": "fragments", "shards": 2}
     found = replay.run(plan, AGG, **options)
     sizes = [row["state_bytes"] for row in replay.observed]
     print(f"\nstate after each micro-batch: {', '.join(f'{size:,}' for size in sizes)} bytes")
-    assert len(found) == len(sizes) == len(edges(100_000)) - 1
+    assert len(found) == len(sizes) == len(edges(250_000)) - 1
     assert [len(table) for table in found] == [0, 0] + [1] * (len(found) - 2)
     assert max(sizes[2:]) <= 1.2 * sizes[2]
     whole = pa.concat_tables([*found, *replay.finish(plan, AGG, **options)])

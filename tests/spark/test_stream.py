@@ -62,8 +62,8 @@ def reports(kind: str) -> pa.Table:
 @pytest.mark.parametrize(
     ("kind", "shards", "partitions"),
     [
-        ("timestamp", 1, 3),
-        ("double", 16, 1),
+        ("timestamp", 16, 3),
+        pytest.param("double", 1, 1, marks=pytest.mark.slow),
         pytest.param("timestamp_ntz", 4, 1, marks=pytest.mark.slow),
         pytest.param("date", 16, 3, marks=pytest.mark.slow),
         pytest.param("bigint", 4, 3, marks=pytest.mark.slow),
@@ -153,6 +153,7 @@ def test_the_watermark_of_spark(spark: SparkSession, tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_another_stream_promises_for_all(spark: SparkSession, tmp_path: Path) -> None:
     reports = Folder(spark, tmp_path / "rows", "k string, t bigint, ok boolean")
     promises = Folder(spark, tmp_path / "promises", "upto bigint, source string")
