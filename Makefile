@@ -5,9 +5,6 @@ bin := .venv/bin
 # Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
 with_java := JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 
-# Tests with Spark in one process, which has its one session; all others in a second one.
-side_by_side := --numprocesses 2 --dist loadgroup
-
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -31,10 +28,10 @@ kafka-demo: setup ## a stream through a real Kafka broker, which restarts in the
 	@$(with_java) $(bin)/python demos/kafka/demo.py
 
 test: lint types imports kafka ## everything that must pass before a commit; CI runs this
-	@$(with_java) $(bin)/pytest $(side_by_side) -m "not slow"
+	@$(with_java) SLOW="not slow" scripts/test.sh
 
 test-all: lint types imports kafka ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
-	@$(with_java) $(bin)/pytest $(side_by_side)
+	@$(with_java) scripts/test.sh
 
 lint: setup ## style and formatting
 	@$(bin)/ruff check --quiet

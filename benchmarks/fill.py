@@ -103,6 +103,7 @@ def main() -> int:
                 return 1
         jobs = {
             "fill": ours,
+            "fill, rows from any DataFrame": PLAN.fill(segments, rows.filter("sensor >= 0")).agg(AGG),
             **{f"join with between, {how}": df for how, df in theirs.items()},
             "framing alone": ALONE.segments(rows),
             "fused fill": ALONE.fill(rows, rows).agg(AGG),

@@ -26,12 +26,13 @@ settings.register_profile("thorough", deadline=None, derandomize=False, max_exam
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run in several processes, one of them has Spark's session and all who ask for it."""
+    """Mark the tests that use Spark's session: they run in one process."""
     for item in items:
         told_on_spark = "conformance" in item.path.parts and " - local" not in item.name
         if "spark" in getattr(item, "fixturenames", ()) or told_on_spark:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker("spark")
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,18 @@ def test_a_row_may_have_a_reason_of_its_own(spark: SparkSession) -> None:
     assert late.columns == ["late_reason", "Reason", "t"]
 
 
+def test_late_rows_of_a_fill_say_whose_they_are(spark: SparkSession) -> None:
+    schema = "n bigint, late struct<reason string, row struct<t int>, bgp struct<ts int, kind string>>"
+    made = [(3, None), (None, ("late", (1,), None)), (None, ("after_idle", None, (2, "withdraw")))]
+    segments, late = pw.outputs(spark.createDataFrame(made, schema))
+    assert [row.n for row in segments.collect()] == [3]
+    assert late.columns == ["reason", "row", "bgp"]
+    assert [tuple(row) for row in late.orderBy("reason").collect()] == [
+        ("after_idle", None, (2, "withdraw")),
+        ("late", (1,), None),
+    ]
+
+
 @pytest.mark.parametrize("schema", ["k string", "late boolean", "late struct<reason string>"])
 def test_results_without_late_rows(spark: SparkSession, schema: str) -> None:
     with pytest.raises(pw.InputError) as error:

@@ -280,7 +280,7 @@ def each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
     def send(found: DataFrame, batch: int) -> None:
         found = found.persist()  # two looks at it must not be two runs of it
         try:
-            segments, rows = _outputs(found, job) if stream.late is not None else (found, None)
+            segments, rows = outputs(found) if stream.late is not None else (found, None)
             match job.sink:
                 case ConsoleSink():
                     _show(segments, job, job.sink)
@@ -292,13 +292,6 @@ def each(job: Job, stream: StreamOptions) -> Callable[[DataFrame, int], None]:
             found.unpersist()
 
     return send
-
-
-def _outputs(found: DataFrame, job: Job) -> tuple[DataFrame, DataFrame]:
-    """Results and late rows; where these come from several sources each has a column for them."""
-    if job.fill is None:
-        return outputs(found)
-    return found.filter("late is null").drop("late"), found.filter("late is not null").select("late.*")
 
 
 def _show(segments: DataFrame, job: Job, sink: ConsoleSink) -> None:

@@ -19,11 +19,14 @@ class Outputs(NamedTuple):
 
     segments: DataFrame
     late: DataFrame
-    """`reason` (`late_reason`, where the rows have a `reason` of their own), then the columns of the rows."""
+    """`reason` (`late_reason`, where the rows have a `reason` of their own), then the columns of the rows.
+
+    Of a fill, `reason`, then `row` for a row that draws segments, and a column for each source of rows that fill them.
+    """
 
 
 def outputs(df: DataFrame) -> Outputs:
-    """Split the results of `segments(..., late=True)`, one micro-batch of them, into segments and late rows.
+    """Split what `segments(..., late=True)` or a fill gave, one micro-batch of it, into results and late rows.
 
     `query = found.writeStream.foreachBatch(lambda df, batch: pw.outputs(df).late.show())`
     """
@@ -34,8 +37,10 @@ def outputs(df: DataFrame) -> Outputs:
         )
     found = [field.dataType for field in df.schema.fields if field.name == "late"]
     kind = found[0] if len(found) == 1 else None
-    if not isinstance(kind, T.StructType) or kind.names != ["reason", "row"]:
+    if not isinstance(kind, T.StructType) or kind.names[:1] != ["reason"] or len(kind) < 2:
         raise InputError("`df` has no late rows to split off. Ask for them: segments(..., late=True).")
+    if kind.names != ["reason", "row"]:
+        return Outputs(df.filter("late is null").drop("late"), df.filter("late is not null").select("late.*"))
     row = kind["row"].dataType
     own = {name.lower() for name in row.names} if isinstance(row, T.StructType) else set()
     reason = "late_reason" if "reason" in own else "reason"
