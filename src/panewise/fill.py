@@ -161,11 +161,11 @@ class Fill:
         if side.df.isStreaming:
             return 0, ""
         from panewise.spark.fill import Stored
-        from panewise.spark.scan import files_of
+        from panewise.spark.parquet import relation_of
 
-        files = files_of(side.df)
-        if isinstance(files, str):
-            return 0, files
+        relation = relation_of(side.df)
+        if isinstance(relation, str):
+            return 0, relation
         scan = Stored(self._segments({}), self._plan.keys, side.df, side.filling, calls, self._options.shards).scan()
         return (0, scan) if isinstance(scan, str) else (len(scan.rows.files), "")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -237,7 +239,8 @@ class Spark:
 
     def scanned(self, story: FillStory) -> Told:
         """A table, and Parquet files."""
-        return self._finished(story, self._frame(story.columns, story.rows), self._files(story, self._new()))
+        framing, files = self._frame(story.columns, story.rows), self._files(story, self._new())
+        return self._finished(story, framing, files, lane=True)
 
     def scanned_stored(self, story: FillStory) -> Told:
         """Parquet files of segments, and Parquet files."""
@@ -247,7 +250,7 @@ class Spark:
         # each is stored twice, and counts once
         pq.write_table(pa.concat_tables([segments, segments]), folder / "rows" / "0.parquet")
         stored = self._spark.read.parquet(str(folder / "rows"))
-        return self._finished(story, stored, self._files(story, folder))
+        return self._finished(story, stored, self._files(story, folder), lane=True)
 
     def _files(self, story: FillStory, folder: Path) -> DataFrame:
         table = story.filling_table(story.filling["rows"])
@@ -261,8 +264,16 @@ class Spark:
         segments = plan_from_mapping(story.plan).segments(self._frame(story.columns, story.rows))
         return self._finished(story, segments, self._frame(story.filling["columns"], story.filling["rows"]))
 
-    def _finished(self, story: FillStory, framing: DataFrame, filling: DataFrame) -> Told:
+    def _finished(self, story: FillStory, framing: DataFrame, filling: DataFrame, lane: bool = False) -> Told:
         fill = plan_from_mapping(story.plan).fill(framing, filling, **story.options)
+        if lane and story.agg is not None and story.error is None:
+            said = StringIO()
+            with redirect_stdout(said):
+                fill.explain(story.agg)
+            kinds = story.columns[story.plan["at"]], story.filling["columns"][story.filling.get("at", story.plan["at"])]
+            # days and times are left to Spark
+            crossed = kinds.count("date") == 1
+            assert ("scan lane" in said.getvalue()) != crossed, said.getvalue()
         found = fill.rows() if story.agg is None else fill.agg(story.agg)
         return Told([_told(found.toArrow())])
 

@@ -56,7 +56,7 @@ class Case:
     @property
     def moves(self) -> tuple[float, float]:
         """How far bounds are moved."""
-        (before, after), shift = widths(self.options)
+        (before, after), shift = widths(self.options, {})
         return shift - before, shift + after
 
     def framed(self, rows: list[tuple[int, Row]] | None = None, marks: list[bool] | None = None) -> pa.Table:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.spark.fill import _groups
-from panewise.spark.scan import Parquet, _span
+from panewise.spark.parquet import Parquet, span
 from spark.tables import rows, settings
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def explained(fill: Any, agg: dict[str, str]) -> str:
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_the_same_is_found_as_by_spark(spark: SparkSession, framing: DataFrame, files: DataFrame, zone: str) -> None:
-    agg = {name: call for name, call in AGG.items() if name != "hour"}
+    agg = {name: call for name, call in AGG.items() if name != "hour"} | {"latest": "max(t)"}
     wheres = {
         "UTC": "(x > 2 or x is null) and name <> 'b'",
         "America/New_York": "t > timestamp'2024-03-10 08:02:00'",
@@ -139,7 +139,11 @@ def test_what_only_spark_knows(spark: SparkSession, framing: DataFrame, files: D
         assert "spark.sql.files.ignoreCorruptFiles is true" in explained(fill, {"n": "count(*)"})
     files.write.partitionBy("k").parquet(str(tmp_path / "by key"))
     parted = spark.read.parquet(str(tmp_path / "by key"))
-    assert "the column 'k' is not in the files" in explained(PLAN.fill(framing, parted), {"n": "count(*)"})
+    assert "'k' is the name of a folder" in explained(PLAN.fill(framing, parted), {"n": "count(*)"})
+    twice = spark.read.option("ignoreCorruptFiles", "true").parquet(str(tmp_path / "by key"))
+    assert "its option ignorecorruptfiles is for Spark" in explained(PLAN.fill(framing, twice), {"n": "count(*)"})
+    with settings(spark, session_timeZone="GMT+2"):
+        assert "spark.sql.session.timeZone is GMT+2" in explained(fill, {"n": "count(*)"})
     files.write.parquet(str(tmp_path / "flat"))
     files.write.json(str(tmp_path / "json"))
     text = spark.read.schema(files.schema).json(str(tmp_path / "json"))
@@ -148,20 +152,88 @@ def test_what_only_spark_knows(spark: SparkSession, framing: DataFrame, files: D
     assert "the column 'k' is int16 in the files" in explained(PLAN.fill(framing, wide), {"n": "count(*)"})
 
 
-def test_a_file_without_a_column_and_tables_by_name(spark: SparkSession, framing: DataFrame, tmp_path: Path) -> None:
+def as_spark_finds(fill: Any, other: Any, agg: dict[str, str], lane: bool = True) -> list[str]:
+    """What both find, which is not nothing."""
+    assert ("scan lane" in explained(fill, agg)) == lane
+    found = rows(fill.agg(agg).toArrow())
+    assert found == rows(other.agg(agg).toArrow())
+    assert found
+    return found
+
+
+def test_files_that_are_not_alike(spark: SparkSession, framing: DataFrame, tmp_path: Path) -> None:
+    """One lacks a column, one calls it otherwise, one has another type: Spark reads them."""
     table = filling_rows()
-    (tmp_path / "rows").mkdir()
-    pq.write_table(table.slice(0, 200), tmp_path / "rows" / "0.parquet")
-    pq.write_table(table.slice(200).drop_columns(["i"]), tmp_path / "rows" / "1.parquet")
-    pq.write_table(table.slice(0, 0), tmp_path / "rows" / "2.parquet")
-    df = spark.read.option("mergeSchema", "true").parquet(str(tmp_path / "rows"))
+    others = [
+        table.slice(200).drop_columns(["i"]),
+        table.slice(200).rename_columns([name.upper() for name in table.column_names]),
+        table.slice(200).set_column(3, "i", table.slice(200)["i"].cast(pa.float64()).cast(pa.int32(), safe=False)),
+    ]
+    for number, other in enumerate(others):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        pq.write_table(table.slice(0, 200), folder / "0.parquet")
+        pq.write_table(other, folder / "1.parquet")
+        df = spark.read.schema(spark.createDataFrame(table).schema).parquet(str(folder))
+        as_spark_finds(
+            PLAN.fill(framing, df), PLAN.fill(framing, df.filter("true")), {"n": "count(*)", "i": "sum(i)"}, lane=False
+        )
+
+
+def test_files_and_views_that_spark_reads_in_its_own_way(
+    spark: SparkSession, framing: DataFrame, tmp_path: Path
+) -> None:
+    folder, agg = tmp_path / "rows", {"n": "count(*)", "i": "sum(i)"}
+    folder.mkdir()
+    pq.write_table(filling_rows(), folder / "1.parquet")
+    (folder / "0.parquet").touch()
+    df = spark.read.parquet(str(folder))
+    once = as_spark_finds(PLAN.fill(framing, df), PLAN.fill(framing, df.filter("true")), agg)
     df.createOrReplaceTempView("some_rows")
-    for each in (df, spark.table("some_rows")):
-        fill = PLAN.fill(framing, each)
-        agg = {"n": "count(*)", "i": "count(i)"}
-        found = rows(fill.agg(agg).toArrow())
-        assert found == rows(PLAN.fill(framing, each.filter("true")).agg(agg).toArrow())
-        assert found
+    view = spark.table("some_rows")
+    assert as_spark_finds(PLAN.fill(framing, view), PLAN.fill(framing, view.filter("true")), agg) == once
+    both = spark.read.parquet(str(folder), str(folder))
+    assert as_spark_finds(PLAN.fill(framing, both), PLAN.fill(framing, both.filter("true")), agg) != once
+    collated = spark.read.schema("k smallint, name string collate UTF8_LCASE, t timestamp").parquet(str(folder))
+    plan = pw.threshold_frames("hot").by("k").at("t")
+    by_case = {"where": "name = 'A'"}
+    as_spark_finds(
+        plan.fill(framing, collated, **by_case),
+        plan.fill(framing, collated.filter("true"), **by_case),
+        agg={"n": "count(*)"},
+        lane=False,
+    )
+
+
+def test_rows_that_do_not_count_are_not_computed_with(framing: DataFrame, files: DataFrame) -> None:
+    how, agg = {"where": "i % 2 <> 0"}, {"x": "sum(1 / (i % 2))", "n": "count(*)"}
+    as_spark_finds(PLAN.fill(framing, files, **how), PLAN.fill(framing, files.filter("true"), **how), agg)
+    table = filling_rows()
+    segments = pw.fill_local(PLAN, framing_rows(), table, agg, **how)
+    assert len(segments)
+
+
+@pytest.mark.parametrize("call", ["max(cast(name as timestamp))", "count(t > name)", "sum(cast(name as int))"])
+def test_text_that_is_turned_into_something_else(framing: DataFrame, files: DataFrame, call: str) -> None:
+    assert "Spark reads them" in explained(PLAN.fill(framing, files), {"x": call})
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.int64(), pa.timestamp("us", "UTC")])
+def test_stored_segments_may_be_null(spark: SparkSession, tmp_path: Path, kind: pa.DataType) -> None:
+    plan = pw.threshold_frames("c").at("t")
+    start = 2**53 if kind == pa.int64() else 0
+    at = pa.array([start + 1, start + 2, start + 3], pa.int64()).cast(kind)
+    segments = pw.segments_local(plan, pa.table({"t": at, "c": [True, True, False]})).replace_schema_metadata(None)
+    nothing = pa.Table.from_arrays([pa.nulls(1, field.type) for field in segments.schema], schema=segments.schema)
+    for name, table in (("segments", pa.concat_tables([segments, nothing])), ("rows", pa.table({"t": at}))):
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    stored, df = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("segments", "rows"))
+    agg = {"n": "count(*)"}
+    found = as_spark_finds(plan.fill(stored, df), plan.fill(stored, df.filter("true")), agg)
+    assert len(found) == 1
+    assert "'n': 2" in found[0]
+    kept = plan.fill(stored, df, keep_empty=True).agg(agg).toArrow().column("n").to_pylist()
+    assert sorted(kept) == [0, 2]
 
 
 def test_times_that_spark_wrote(spark: SparkSession, framing: DataFrame, tmp_path: Path) -> None:
@@ -206,7 +278,7 @@ def test_row_groups_say_what_they_hold(tmp_path: Path) -> None:
     path = tmp_path / "0.parquet"
     pq.write_table(filling_rows().sort_by("t"), path, row_group_size=50)
     with pq.ParquetFile(path) as file:
-        spans = [_span(file, i, "t").to_pylist() for i in range(file.num_row_groups)]
+        spans = [span(file, i, "t").to_pylist() for i in range(file.num_row_groups)]
         held = [file.read_row_group(i).column("t").drop_null().to_pylist() for i in range(file.num_row_groups)]
     assert spans == [[min(some), max(some)] for some in held]
 

@@ -134,9 +134,9 @@ def reach(layout: FillLayout, segments: pa.Table) -> tuple[Array, Array]:
     Of a segment that comes in parts, its first part is widened before it.
     """
     progress = layout.progress
-    segment = segments.column("segment").combine_chunks()
-    start, end = (progress.numbers(segment.field(name)) for name in ("start", "end"))
-    bounds = segment.field("bounds")
+    segment = in_one(segments.column("segment"))
+    start, end = (_known(progress, pc.struct_field(segment, name)) for name in ("start", "end"))
+    bounds = pc.fill_null(pc.struct_field(segment, "bounds"), "()")
     opens = np.asarray(pc.starts_with(bounds, "[").to_numpy(zero_copy_only=False), bool)
     closes = np.asarray(pc.ends_with(bounds, "]").to_numpy(zero_copy_only=False), bool)
     by_start, by_end = layout.moves()
@@ -144,7 +144,20 @@ def reach(layout: FillLayout, segments: pa.Table) -> tuple[Array, Array]:
     if layout.parts:
         # parts are widened on that side only, so what moves an end is the shift
         lo = np.where(segments.column("part").to_numpy() == 0, lo, progress.moved(start, by_end))
-    return np.where(opens, lo, progress.above(lo)), np.where(closes, hi, progress.below(hi))
+    lo, hi = np.where(opens, lo, progress.above(lo)), np.where(closes, hi, progress.below(hi))
+    if segment.null_count:
+        nowhere = np.asarray(segment.is_null().to_numpy(zero_copy_only=False))
+        lo[nowhere], hi[nowhere] = progress.everything, progress.nothing
+    return lo, hi
+
+
+def _known(progress: Progress, column: pa.Array) -> Array:
+    """Bounds as numbers; 0 where there is none."""
+    if not column.null_count:
+        return progress.numbers(column)
+    found = np.zeros(len(column), progress.dtype)
+    found[np.asarray(column.is_valid().to_numpy(zero_copy_only=False))] = progress.numbers(column.drop_null())
+    return found
 
 
 def together(a: Sequence[pa.Array], b: Sequence[pa.Array], rows_a: int, rows_b: int) -> tuple[Array, Array, int]:

@@ -66,7 +66,7 @@ def fill_local(
             raise SpecError(f"`agg` ({name!r}) can't name a result: segments have that column. Choose another name.")
     if not calls and "row" in taken:
         raise SpecError("`agg` (None) adds a column `row`, and segments have one. Rename it, or give `agg`.")
-    rows, layout = apply_filling(given, calls, filling, segments, plan.keys, with_rows=not calls)
+    rows, layout = apply_filling(given, calls, filling, segments, plan.keys, with_rows=not calls, present=True)
     return _filled(segments, plan.keys, rows, layout, keep_empty)
 
 
@@ -87,8 +87,12 @@ def apply_filling(
     segments: pa.Table | pa.Schema,
     keys: tuple[str, ...],
     with_rows: bool,
+    present: bool = False,
 ) -> tuple[pa.Table, FillLayout]:
-    """Check a filling against a table, and evaluate what the fill needs: k0.., at, a0.., row, s0.., promise."""
+    """Check a filling against a table, and evaluate what the fill needs: k0.., at, row, s0.., promise, a0...
+
+    Rows that do not count are left out first, and those without an `at`, if only `present` ones are wanted.
+    """
     schema = segments.schema if isinstance(segments, pa.Table) else segments
     texts = [call.argument for _, call in calls if call.argument is not None]
     texts += [given.where] if given.where is not None else []
@@ -110,18 +114,6 @@ def apply_filling(
         columns[f"k{i}"] = cast
         fits = _both(fits, valid)
     columns["at"] = aligned(at, kind)
-    inputs = inputs_of(calls, source.rows)
-    for read, column in zip(input_columns(calls), inputs, strict=True):
-        if read is not None:
-            columns[read] = column
-    layout = FillLayout(
-        given,
-        calls,
-        tuple(schema.field(key).type for key in keys),
-        kind,
-        tuple(None if column is None else column.type for column in inputs),
-        "part" in schema.names and "part" not in keys,
-    )
     if with_rows:
         columns["row"] = whole_rows(table)
     columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(given))}
@@ -131,8 +123,24 @@ def apply_filling(
     if marked is not None:
         columns["promise"] = promise = pc.fill_null(condition_of("condition", marked, source.rows), False)
         kept = None if kept is None else pc.or_(kept, _both(promise, fits) if per_key(given) else promise)
-    rows = pa.table(columns)
-    return rows if kept is None or kept.true_count == len(rows) else rows.filter(kept), layout
+    if present and at.null_count:
+        kept = _both(kept, at.is_valid())
+    rows, whole = pa.table(columns), source.rows
+    if kept is not None and kept.true_count < len(rows):
+        rows, whole = rows.filter(kept), whole.filter(kept)
+    inputs = inputs_of(calls, whole)
+    named = {read: column for read, column in zip(input_columns(calls), inputs, strict=True) if read is not None}
+    for read, column in named.items():
+        rows = rows.append_column(read, column)
+    layout = FillLayout(
+        given,
+        calls,
+        tuple(schema.field(key).type for key in keys),
+        kind,
+        tuple(None if column is None else column.type for column in inputs),
+        "part" in schema.names and "part" not in keys,
+    )
+    return rows, layout
 
 
 def _both(a: pa.Array | None, b: pa.Array | None) -> pa.Array | None:
@@ -164,8 +172,6 @@ def numbered(segments: pa.Table, keys: tuple[str, ...]) -> pa.Table:
 def _filled(
     segments: pa.Table, keys: tuple[str, ...], rows: pa.Table, layout: FillLayout, keep_empty: bool
 ) -> pa.Table:
-    present = rows.filter(pc.is_valid(rows.column("at")))
-    dealt = present.append_column("shard", pa.array(np.zeros(len(present), np.int32)))
     if not layout.agg:
         if keep_empty:
             raise InputError("`keep_empty` (True) keeps segments without rows: give `agg`, or leave it out.")
@@ -173,6 +179,7 @@ def _filled(
         named = numbered(segments, keys)
         dealt_segments = named.add_column(0, "shard", pa.array(np.zeros(len(segments), np.int32)))
         all_chunks = [piece for _, piece, _, _ in chunks(layout, dealt_segments.to_batches())]
+        dealt = rows.append_column("shard", pa.array(np.zeros(len(rows), np.int32)))
         all_pages = [piece for _, piece, _, _ in pages(layout, dealt.to_batches())]
         found = [matched(layout, chunk, page) for chunk in all_chunks for page in all_pages]
         return pa.concat_tables([schema.empty_table(), *(table for table in found if table is not None)])
@@ -181,5 +188,5 @@ def _filled(
     if not len(segments):
         return result.empty_table()
     taker = Taker(layout, [(0, reaching(layout, numbered(segments, keys)))])
-    taker.take(present)
+    taker.take(rows)
     return pa.Table.from_batches(Merger(layout, keys, result).run(taker.partials(keep_empty)), result)

@@ -1,22 +1,20 @@
 """The scan lane of a fill: where rows are nothing but Parquet files, Python workers read them, and meet all segments.
 
-Rows then need not pass from the JVM to Python, be sorted, or be shuffled. What is not certain to be read as Spark reads
-it takes the general path, and `explain` says why.
+Rows then need not pass from the JVM to Python, be sorted, or be shuffled. What is not certain to mean the same on Arrow
+as in Spark takes the general path, and `explain` says why.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import DataError, InputError
@@ -24,8 +22,10 @@ from panewise.kernel.fill import FillLayout
 from panewise.kernel.keys import codes
 from panewise.kernel.matching import Taker, reaching
 from panewise.kernel.page import Array
+from panewise.kernel.progress import aligned
 from panewise.local.fill import apply_filling, numbered
 from panewise.local.source import names_read
+from panewise.spark.parquet import Parquet, Unit, parquet_of, span
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.fill import Filling
 from panewise.spec.punctuate import InBand
@@ -33,80 +33,12 @@ from panewise.spec.punctuate import InBand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Scan", "files_of", "scan_of"]
+__all__ = ["Scan", "scan_of"]
 
-Unit = tuple[str, float, float]
-"""A file, and which part of its rows, from 0 to 1."""
-
-_BATCH_ROWS = 1 << 20
-_LEAST, _MOST = 4 << 20, 128 << 20
-"""How many bytes of a file are one unit of work."""
-_EACH, _EACH_BYTES = 4, 32 << 20
-"""How many tasks there are for a core at most, and how many bytes a task has at least."""
 _HELD_FILES = 32 << 20
 """How many bytes of segments in files each task reads by itself."""
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _NAME = re.compile(r"\w+")
-
-
-@dataclass(frozen=True)
-class Parquet:
-    """Parquet files that Python workers can read as Spark would."""
-
-    files: tuple[tuple[str, int], ...]
-    schema: pa.Schema
-    """The columns that are read, as Spark has them."""
-
-    @property
-    def size(self) -> int:
-        """Bytes of all files."""
-        return sum(size for _, size in self.files)
-
-    def tasks(self, cores: int) -> list[list[Unit]]:
-        """Units of work, dealt to tasks: each has a stretch of files next to each other."""
-        count = min(max(self.size // _EACH_BYTES, cores), _EACH * cores)
-        size_of_unit = min(max(self.size // (_EACH * count), _LEAST), _MOST)
-        units: list[tuple[Unit, float]] = []
-        for path, size in self.files:
-            pieces = max(1, round(size / size_of_unit))
-            units += [((path, i / pieces, (i + 1) / pieces), size / pieces) for i in range(pieces)]
-        dealt: list[list[Unit]] = [[] for _ in range(min(count, len(units)))]
-        before = 0.0
-        for unit, part in units:
-            place = (before + part / 2) / max(self.size, 1) * len(dealt)
-            dealt[min(int(place), len(dealt) - 1)].append(unit)
-            before += part
-        return dealt
-
-    def read(self, units: Sequence[Unit], wanted: Callable[[Any, int], bool] | None = None) -> Iterator[pa.Table]:
-        """The rows of these files, but for row groups that are not wanted."""
-        for path, begin, end in units:
-            with pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us") as file:
-                groups = [i for i in _groups(file.metadata, begin, end) if wanted is None or wanted(file, i)]
-                if not groups:
-                    continue
-                _check_calendar(path, file.metadata)
-                names = [name for name in self.schema.names if name in file.schema_arrow.names]
-                # what is read is decoded by this thread: Spark has a task for every core
-                for batch in file.iter_batches(_BATCH_ROWS, groups, names, use_threads=False):
-                    yield self._as_spark(path, batch)
-
-    def _as_spark(self, path: str, batch: pa.RecordBatch) -> pa.Table:
-        """Columns of a file under the types that Spark gives them; one that it lacks is null."""
-        columns = []
-        for field in self.schema:
-            if field.name not in batch.schema.names:
-                columns.append(pa.nulls(len(batch), field.type))
-                continue
-            column = batch.column(field.name)
-            try:
-                columns.append(column if column.type == field.type else column.cast(field.type))
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise DataError(
-                    f"`{path}`: the column {field.name!r} is {column.type} there, and {field.type} in other files. "
-                    "Write it again, or give those files a DataFrame of their own."
-                ) from None
-        return pa.Table.from_arrays(columns, schema=self.schema)
+_SOME = datetime(2024, 7, 1, 12, 34, 56, 789)
 
 
 @dataclass(frozen=True)
@@ -126,16 +58,16 @@ class Scan:
         kind = self.rows.schema.field(name).type
 
         def wanted(file: Any, group: int) -> bool:
-            spans = _span(file, group, name)
-            if spans is None:
+            known = span(file, group, name)
+            if known is None:
                 return True
-            least, most = layout.progress.numbers(spans.cast(kind, safe=False))
-            return bool(least <= taker.last and most >= taker.first)
+            at = layout.progress.numbers(aligned(known.cast(kind, safe=False), layout.at_type))
+            # what is not a number is no reason to skip
+            return not (at[0] > taker.last or at[1] < taker.first)
 
         for table in self.rows.read(units, wanted):
-            rows, _ = apply_filling(self.filling, self.calls, table, self.segments, self.keys, False)
-            at = rows.column("at")
-            taker.take(rows.filter(pc.is_valid(at)) if at.null_count else rows)
+            rows, _ = apply_filling(self.filling, self.calls, table, self.segments, self.keys, False, present=True)
+            taker.take(rows)
 
     def taker(self, layout: FillLayout, shards: int) -> Taker | None:
         """The stored segments, each once; None if there are none."""
@@ -160,43 +92,6 @@ def _distinct(segments: pa.Table) -> Array:
     return codes([column.combine_chunks() for column in segments.flatten().columns], len(segments))[1]
 
 
-def _span(file: Any, group: int, name: str) -> pa.Array | None:
-    """The least and the largest value of a column in a row group, if they are known."""
-    metadata = file.metadata.row_group(group)
-    for i in range(metadata.num_columns):
-        column = metadata.column(i)
-        if column.path_in_schema != name or column.physical_type == "INT96":
-            continue
-        if column.is_stats_set and column.statistics.has_min_max:
-            try:
-                return pa.array([column.statistics.min, column.statistics.max], file.schema_arrow.field(name).type)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError, TypeError):
-                return None
-    return None
-
-
-def _groups(metadata: Any, begin: float, end: float) -> Iterator[int]:
-    """The row groups whose middle lies in this part of a file."""
-    before, total = 0, max(metadata.num_rows, 1)
-    for i in range(metadata.num_row_groups):
-        rows = metadata.row_group(i).num_rows
-        if begin <= (before + rows / 2) / total < end:
-            yield i
-        before += rows
-
-
-def _check_calendar(path: str, metadata: Any) -> None:
-    if _is_legacy(metadata):
-        raise DataError(
-            f"`{path}` was written in Spark's legacy calendar, and other files were not. "
-            'Use .filter("true") on the DataFrame, so that Spark reads it.'
-        )
-
-
-def _is_legacy(metadata: Any) -> bool:
-    return any(key in (metadata.metadata or {}) for key in _LEGACY)
-
-
 def scan_of(
     df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: FillLayout, stored: DataFrame | None
 ) -> Scan | str:
@@ -209,89 +104,64 @@ def scan_of(
     conf = df.sparkSession.conf
     # times are in the zone in which expressions see them
     zone = conf.get("spark.sql.session.timeZone") or "UTC"
-    rows = _parquet(df, names_read(df.columns, (given.time, *given.keys), texts), zone)
+    rows = parquet_of(df, names_read(df.columns, (given.time, *given.keys), texts), zone)
     if isinstance(rows, str):
         return rows
-    if conf.get("spark.sql.ansi.enabled") != "true" and not all(map(_NAME.fullmatch, texts)):
-        return "spark.sql.ansi.enabled is false"
-    own = to_arrow_schema(segments.schema, timezone="UTC")
+    if not all(map(_NAME.fullmatch, texts)):
+        if conf.get("spark.sql.ansi.enabled") != "true":
+            return "spark.sql.ansi.enabled is false"
+        if conf.get("spark.sql.ansi.doubleQuotedIdentifiers") == "true":
+            return "spark.sql.ansi.doubleQuotedIdentifiers is true"
     try:
-        _, found = apply_filling(given, calls, rows.schema.empty_table(), own, keys, False)
-    except (InputError, DataError) as e:
-        return str(e).split(". ")[0]
-    at = next(field.type for field in rows.schema if field.name.lower() == given.time.lower())
-    if found != layout or pa.types.is_date(at) != pa.types.is_date(layout.at_type):
-        return "types differ from those of Spark"
-    files = "" if stored is None else _parquet(stored, stored.columns, "UTC")
+        ZoneInfo(zone)
+    except (KeyError, ValueError):
+        return f"spark.sql.session.timeZone is {zone}"
+    own = to_arrow_schema(segments.schema, timezone="UTC")
+    why = _refused(layout, rows.schema, own, keys)
+    if why:
+        return why
+    files = "" if stored is None else parquet_of(stored, stored.columns, "UTC")
     return Scan(rows, given, calls, own, keys, files if isinstance(files, Parquet) and _is_small(files) else None)
+
+
+def _refused(layout: FillLayout, schema: pa.Schema, segments: pa.Schema, keys: tuple[str, ...]) -> str:
+    """Why what is asked of the rows can't be evaluated on Arrow for certain: it is tried on two rows."""
+    given, calls = layout.filling, layout.agg
+    some = pa.table([pa.array([None, _sample(field.type)], field.type) for field in schema], schema=schema)
+    try:
+        _, found = apply_filling(given, calls, some, segments, keys, False)
+        # what `where` leaves out is evaluated too
+        apply_filling(replace(given, where=None), calls, some, segments, keys, False)
+    except (InputError, DataError, pa.ArrowException) as e:
+        return str(e).splitlines()[0].split(". ")[0]
+    at = next(field.type for field in schema if field.name.lower() == given.time.lower())
+    types = tuple(
+        pa.timestamp("us", "UTC") if kind is not None and pa.types.is_timestamp(kind) and kind.tz else kind
+        for kind in found.input_types
+    )
+    if replace(found, input_types=types) != layout or pa.types.is_date(at) != pa.types.is_date(layout.at_type):
+        return "types differ from those of Spark"
+    return ""
+
+
+def _sample(kind: pa.DataType) -> object:
+    """A value that nothing is wrong with, but that no text turns into a number or a time."""
+    if pa.types.is_timestamp(kind):
+        return _SOME
+    if pa.types.is_date(kind):
+        return _SOME.date()
+    if pa.types.is_decimal(kind):
+        return Decimal(1) if kind.precision > kind.scale else Decimal(0)
+    if pa.types.is_boolean(kind):
+        return True
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return 1
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "x"
+    return None
 
 
 def _is_small(files: Parquet) -> bool:
     """Whether segments can be read by each task, and told apart there."""
     flat = files.schema.empty_table().flatten().schema
     return files.size <= _HELD_FILES and not any(pa.types.is_nested(field.type) for field in flat)
-
-
-def _parquet(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
-    """The files of a DataFrame, where these columns of them are certain to be read as Spark reads them; or why not."""
-    uris = files_of(df)
-    if isinstance(uris, str):
-        return uris
-    conf = df.sparkSession.conf
-    for name in ("files.ignoreCorruptFiles", "files.ignoreMissingFiles", "caseSensitive"):
-        if conf.get(f"spark.sql.{name}") == "true":
-            return f"spark.sql.{name} is true"
-    try:
-        schema = to_arrow_schema(df.select(*(df[name] for name in names)).schema, timezone=zone)
-    except PySparkException:
-        return "Arrow has no type for what is read"
-    files = []
-    for uri in uris:
-        parts = urlparse(uri)
-        path = Path(unquote(parts.path))
-        if parts.scheme != "file" or not path.is_file():
-            return f"{uri} is no file here"
-        files.append((str(path), path.stat().st_size))
-    files.sort()
-    return _unlike(files, schema) or Parquet(tuple(files), schema)
-
-
-def files_of(df: DataFrame) -> list[str] | str:
-    """The files of a DataFrame that is nothing but a scan of Parquet."""
-    plan = getattr(df, "_jdf", None)
-    if plan is None:
-        return "Spark Connect does not say where rows come from"
-    node = plan.queryExecution().analyzed()
-    while node.getClass().getSimpleName() == "SubqueryAlias":
-        node = node.child()
-    if node.getClass().getSimpleName() != "LogicalRelation":
-        return "it is more than a scan of Parquet files"
-    relation = node.relation()
-    if relation.getClass().getSimpleName() != "HadoopFsRelation" or str(relation.fileFormat()) != "Parquet":
-        return "it is no scan of Parquet files"
-    return list(df.inputFiles()) or "there is no file"
-
-
-def _is_int96(file: Any, name: str) -> bool:
-    columns = [file.schema.column(i) for i in range(len(file.schema))]
-    return any(column.path == name and column.physical_type == "INT96" for column in columns)
-
-
-def _unlike(files: Sequence[tuple[str, int]], schema: pa.Schema) -> str:
-    """Why the columns of the first file are not those that Spark says."""
-    with pq.ParquetFile(files[0][0], coerce_int96_timestamp_unit="us") as file:
-        if _is_legacy(file.metadata):
-            return "dates are in Spark's legacy calendar"
-        for field in schema:
-            if field.name not in file.schema_arrow.names:
-                return f"the column {field.name!r} is not in the files"
-            found = file.schema_arrow.field(field.name).type
-            alike = [field.type]
-            if pa.types.is_timestamp(field.type):
-                zone = "UTC" if field.type.tz else None
-                # what is stored as INT96 is an instant, though Arrow does not say so
-                zone = None if zone and _is_int96(file, field.name) else zone
-                alike += [pa.timestamp("us", zone), pa.timestamp("ms", zone)]
-            if found not in alike:
-                return f"the column {field.name!r} is {found} in the files"
-    return ""

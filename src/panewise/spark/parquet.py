@@ -1,0 +1,228 @@
+"""Parquet files of a DataFrame that Python workers read themselves, where that is certain to give what Spark reads.
+
+Certain means: the DataFrame is nothing but a scan of local files by Spark's own reader, every file has every column
+that is read under its name and type, and no setting changes what Spark makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from panewise.errors import DataError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Parquet", "Unit", "parquet_of", "relation_of", "span"]
+
+Unit = tuple[str, float, float]
+"""A file, and which part of its rows, from 0 to 1."""
+
+_BATCH_ROWS = 1 << 20
+_LEAST, _MOST = 4 << 20, 128 << 20
+"""How many bytes of a file are one unit of work."""
+_EACH, _EACH_BYTES = 4, 32 << 20
+"""How many tasks there are for a core at most, and how many bytes a task has at least."""
+_FILES = 10_000
+"""How many files are looked into before anything runs; where there are more, Spark reads them."""
+_OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
+_SETTINGS = {
+    "files.ignoreCorruptFiles": "true",
+    "files.ignoreMissingFiles": "true",
+    "caseSensitive": "true",
+    "parquet.int96TimestampConversion": "true",
+    "parquet.datetimeRebaseModeInRead": "LEGACY",
+    "parquet.int96RebaseModeInRead": "LEGACY",
+}
+_READER = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
+_VERSION = b"org.apache.spark.version"
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+@dataclass(frozen=True)
+class Parquet:
+    """Files, and the columns that are read of them, as Spark has them."""
+
+    files: tuple[tuple[str, int], ...]
+    schema: pa.Schema
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(size for _, size in self.files)
+
+    def tasks(self, cores: int) -> list[list[Unit]]:
+        """Units of work, dealt to tasks: each has a stretch of files next to each other."""
+        count = min(max(self.size // _EACH_BYTES, cores), _EACH * cores)
+        size_of_unit = min(max(self.size // (_EACH * count), _LEAST), _MOST)
+        units: list[tuple[Unit, float]] = []
+        for path, size in self.files:
+            pieces = max(1, round(size / size_of_unit))
+            units += [((path, i / pieces, (i + 1) / pieces), size / pieces) for i in range(pieces)]
+        dealt: list[list[Unit]] = [[] for _ in range(min(count, len(units)))]
+        before = 0.0
+        for unit, part in units:
+            place = (before + part / 2) / max(self.size, 1) * len(dealt)
+            dealt[min(int(place), len(dealt) - 1)].append(unit)
+            before += part
+        return dealt
+
+    def read(self, units: Sequence[Unit], wanted: Callable[[Any, int], bool] | None = None) -> Iterator[pa.Table]:
+        """The rows of these files, but for row groups that are not wanted."""
+        for path, begin, end in units:
+            with _opened(path) as file:
+                why = _unlike(file, self.schema)
+                if why:
+                    raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
+                groups = [i for i in _groups(file.metadata, begin, end) if wanted is None or wanted(file, i)]
+                if not groups:
+                    continue
+                # what is read is decoded by this thread: Spark has a task for every core
+                for batch in file.iter_batches(_BATCH_ROWS, groups, self.schema.names, use_threads=False):
+                    columns = [batch.column(field.name).cast(field.type) for field in self.schema]
+                    yield pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _opened(path: str) -> Any:
+    return pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us")
+
+
+def _groups(metadata: Any, begin: float, end: float) -> Iterator[int]:
+    """The row groups whose middle lies in this part of a file."""
+    before, total = 0, max(metadata.num_rows, 1)
+    for i in range(metadata.num_row_groups):
+        rows = metadata.row_group(i).num_rows
+        if begin <= (before + rows / 2) / total < end:
+            yield i
+        before += rows
+
+
+def span(file: Any, group: int, name: str) -> pa.Array | None:
+    """The least and the largest value of a column in a row group, if they are known."""
+    metadata = file.metadata.row_group(group)
+    for i in range(metadata.num_columns):
+        column = metadata.column(i)
+        if column.path_in_schema != name or column.physical_type == "INT96":
+            continue
+        if column.is_stats_set and column.statistics.has_min_max:
+            try:
+                return pa.array([column.statistics.min, column.statistics.max], file.schema_arrow.field(name).type)
+            except (pa.ArrowException, OverflowError, TypeError):
+                return None
+    return None
+
+
+def relation_of(df: DataFrame) -> Any:
+    """The scan of Parquet files that a DataFrame is and nothing else; or, as text, why it is none."""
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return "Spark Connect does not say where rows come from"
+    node = plan.queryExecution().analyzed()
+    while node.getClass().getSimpleName() in ("SubqueryAlias", "View"):
+        node = node.child()
+    if node.getClass().getSimpleName() != "LogicalRelation":
+        return "it is more than a scan of Parquet files"
+    relation = node.relation()
+    is_files = relation.getClass().getSimpleName() == "HadoopFsRelation"
+    if not is_files or relation.fileFormat().getClass().getName() != _READER:
+        return "it is no scan of Parquet files"
+    return relation
+
+
+def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
+    """The files of a DataFrame, of which these columns are read; or why they are left to Spark."""
+    relation = relation_of(df)
+    if isinstance(relation, str):
+        return relation
+    conf = df.sparkSession.conf
+    for name, value in _SETTINGS.items():
+        if (conf.get(f"spark.sql.{name}", None) or "").lower() == value.lower():
+            return f"spark.sql.{name} is {value}"
+    keys = relation.options().keysIterator()
+    while keys.hasNext():
+        key = keys.next()
+        if key.lower() in _OPTIONS:
+            return f"its option {key} is for Spark"
+    own = {name.lower() for name in relation.partitionSchema().fieldNames()}
+    for name in names:
+        if name.lower() in own:
+            return f"{name!r} is the name of a folder"
+    wanted = df.select(*(df[name] for name in names)).schema
+    if " collate " in wanted.simpleString():
+        return "text has a collation"
+    try:
+        schema = to_arrow_schema(wanted, timezone=zone)
+    except PySparkException:
+        return "Arrow has no type for what is read"
+    files = _files(list(relation.location().inputFiles()))
+    return files if isinstance(files, str) else _all_unlike(files, schema) or Parquet(files, schema)
+
+
+def _files(uris: Sequence[str]) -> tuple[tuple[str, int], ...] | str:
+    found = []
+    for uri in uris:
+        parts = urlparse(uri)
+        path = Path(unquote(parts.path))
+        if parts.scheme != "file" or not path.is_file():
+            return f"{uri} is no file here"
+        # what is empty, or only about other files, Spark does not read either
+        if path.stat().st_size and not path.name.startswith(("_", ".")):
+            found.append((str(path), path.stat().st_size))
+    if not 0 < len(found) <= _FILES:
+        return f"there are {len(found):,} files"
+    return tuple(sorted(found))
+
+
+def _all_unlike(files: Sequence[tuple[str, int]], schema: pa.Schema) -> str:
+    """Why one of the files is not as Spark says."""
+
+    def looked_into(path: str) -> str:
+        try:
+            with _opened(path) as file:
+                return _unlike(file, schema)
+        except (OSError, pa.ArrowException) as e:
+            return f"{path} can't be read here ({str(e).splitlines()[0]})"
+
+    with ThreadPoolExecutor(8) as pool:
+        return next((why for why in pool.map(looked_into, [path for path, _ in files]) if why), "")
+
+
+def _unlike(file: Any, schema: pa.Schema) -> str:
+    """Why the columns of a file are not those that Spark says."""
+    if _is_legacy(file.metadata.metadata or {}):
+        return "times may be in Spark's legacy calendar"
+    for field in schema:
+        if file.schema_arrow.names.count(field.name) != 1:
+            return f"the column {field.name!r} is not in every file"
+        found = file.schema_arrow.field(field.name).type
+        alike = [field.type]
+        if pa.types.is_timestamp(field.type):
+            zone = "UTC" if field.type.tz else None
+            # what is stored as INT96 is an instant, though Arrow does not say so
+            zone = None if zone and _is_int96(file, field.name) else zone
+            alike = [pa.timestamp("us", zone), pa.timestamp("ms", zone)]
+        if found not in alike:
+            return f"the column {field.name!r} is {found} in the files"
+    return ""
+
+
+def _is_legacy(metadata: dict[bytes, bytes]) -> bool:
+    """Whether Spark may have written early days in another calendar: before 3.1, or later where it was told to."""
+    version = metadata.get(_VERSION, b"9").split(b".")[:2]
+    old = [int(part) if part.isdigit() else 0 for part in version] < [3, 1]
+    return old or any(key in metadata for key in _LEGACY)
+
+
+def _is_int96(file: Any, name: str) -> bool:
+    columns = [file.schema.column(i) for i in range(len(file.schema))]
+    return any(column.path == name and column.physical_type == "INT96" for column in columns)
