@@ -104,6 +104,14 @@ class Case:
         )
 
 
+def in_parts(case: Case) -> Case:
+    """The same, widened only as parts can be."""
+    before = (case.options.get("widen") or (None,))[0]
+    if case.options.get("widen") is None:
+        return case
+    return replace(case, options=case.options | {"widen": (None if before is None else abs(before), None)})
+
+
 def widths(options: dict, segment: dict) -> tuple[tuple[float, float], float]:
     before, after = options.get("widen") or (None, None)
     if segment.get("part", 0):

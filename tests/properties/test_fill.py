@@ -35,6 +35,7 @@ from properties.fills import (
     few,
     fewer,
     filling_of,
+    in_parts,
     in_time,
     live,
     made,
@@ -280,9 +281,7 @@ def test_two_sources_fill_the_same_segments(case: Case, data: st.DataObject) -> 
 @given(case=live(), data=st.data())
 def test_parts_are_filled_by_themselves(case: Case, data: st.DataObject) -> None:
     every = data.draw(st.sampled_from([None, None, 1, 3]))
-    if "widen" in case.options and case.options["widen"] is not None:
-        before = case.options["widen"][0]
-        case = replace(case, options=case.options | {"widen": (None if before is None else abs(before), None)})
+    case = in_parts(case)
     stream = made(case, data.draw, keep_empty=True, emit="fragments", fragment_every=every)
     found = run(case, data.draw, stream, batches(data.draw, case.framing), batches(data.draw, case.filling))
     bare = [{k: v for k, v in row.items() if k not in AGG} for row in found]

@@ -33,6 +33,7 @@ from properties.fills import (
     feeds,
     few,
     framings,
+    in_parts,
     live,
     made,
     marked,
@@ -154,12 +155,14 @@ def test_instants_that_become_one_when_they_are_moved() -> None:
 @given(case=live(), data=st.data())
 def test_progress_lets_go_of_rows_and_segments(case: Case, data: st.DataObject) -> None:
     """Rows that a segment to come can reach wait, and no chunk of others; segments wait that a row can enter."""
+    emit = data.draw(st.sampled_from(["final", "fragments"]))
+    case = case if emit == "final" else in_parts(case)
     per_key = bool(case.plan.keys) and data.draw(st.booleans())
     left = batches(data.draw, case.framing)
     if per_key:
         case = replace(case, plan=replace(case.plan, punctuation=pw.in_band("mark", per_key=True)))
         left = marked(data.draw, case.framing, True, Row(0, *blank(case.plan)))
-    stream = made(case, data.draw, None, emit=data.draw(st.sampled_from(["final", "fragments"])), shards=1)
+    stream = made(case, data.draw, None, emit=emit, shards=1)
     size = data.draw(st.sampled_from([1, 500, 1500]))
     come: set[int] = set()
     with chunk_bytes(size):
