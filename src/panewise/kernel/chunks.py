@@ -53,6 +53,12 @@ class _Chunks:
     def _keep(self, kept: Array) -> None:
         self.index = self.index.filter(pa.array(kept))
 
+    def _noted(self, told: Sequence[Any]) -> None:
+        """Add to the index; it stays in one piece, or each look at it would gather as many as there were chunks."""
+        arrays = [pa.array(column, field.type) for column, field in zip(told, self.index.schema, strict=True)]
+        more = pa.Table.from_arrays(arrays, schema=self.index.schema)
+        self.index = pa.concat_tables([self.index, more]).combine_chunks()
+
     def _column(self, name: str) -> Array:
         return np.asarray(self.index.column(name).to_numpy())
 
@@ -119,8 +125,7 @@ class WaitingRows(_Chunks):
         ends = np.append(starts[1:], len(slots))
         share = size * (ends - starts) // len(slots)
         told = [np.full(len(starts), number), share, slots[starts], ends - starts, at[starts], at[ends - 1]]
-        arrays = [pa.array(column, field.type) for column, field in zip(told, self.index.schema, strict=True)]
-        self.index = pa.concat_tables([self.index, pa.Table.from_arrays(arrays, schema=self.index.schema)])
+        self._noted(told)
 
     def within(self, slots: Array, lo: Array, hi: Array, count: int) -> Iterator[pa.Table]:
         """The rows of each chunk that may hold some within [lo, hi] of these slots, sorted by slot and `at`."""
@@ -198,8 +203,7 @@ class SegmentChunks(_Chunks):
         told = [number, size, len(piece), due]
         for lo, hi in zip(columns[::2], columns[1::2], strict=True):
             told += [lo.min(), hi.max()]
-        arrays = [pa.array([value], field.type) for value, field in zip(told, self.index.schema, strict=True)]
-        self.index = pa.concat_tables([self.index, pa.Table.from_arrays(arrays, schema=self.index.schema)])
+        self._noted([[value] for value in told])
 
     def touched(self, spans: Sequence[tuple[Any, Any] | None], until: Any) -> Iterator[tuple[int, pa.Table]]:
         """The chunks that rows of some source may enter, by their first and last `at`, or that may be complete.
