@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from panewise.kernel.fill import FillLayout
+from panewise.kernel.matching import UID, Merger, Taker, chunks, filled, pages, reaching
 from panewise.kernel.pack import PROMISE, ROW, Packer
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.kernel.shard import Shard
+from panewise.spec.aggregates import Aggregate
+from panewise.spec.fill import Filling
 from panewise.spec.frames import DeltaFrames, Scheme, ThresholdFrames, Value
 from panewise.spec.options import Schedule
 from panewise.spec.plan import PlanSpec
@@ -16,7 +20,7 @@ __all__ = ["warm"]
 
 
 def warm() -> None:
-    """Run some rows through each operator, as a batch and as a stream, for whole and for real `at`."""
+    """Run some rows through each operator, as a batch and as a stream, and fill a segment, for whole and real `at`."""
     once_each = Schedule(1, None, "breaks")
     schemes: list[Scheme] = [
         ThresholdFrames(condition="c", schedule=once_each),
@@ -36,6 +40,27 @@ def warm() -> None:
             shard = Shard(layout)
             shard.batch(pages)
             Shard(layout, 1, shard.state()).batch(pages)
+
+    for at in (pa.int64(), pa.float64()):
+        _fill(at)
+
+
+def _fill(at: pa.DataType) -> None:
+    calls = (("n", Aggregate("count", None)), ("mean", Aggregate("avg", "x")))
+    layout = FillLayout(Filling("t"), calls, (), at, (None, pa.float64()))
+    bounds = [pa.array([0]), pa.array([0], at), pa.array([1], at), pa.array(["[]"])]
+    segment = pa.StructArray.from_arrays(bounds, ["id", "start", "end", "bounds"])
+    segments = pa.table({UID: pa.array([0]), "segment": segment})
+    rows = pa.table({"at": pa.array([1, 0], at), "a1": pa.array([1.0, 2.0]), "shard": pa.array([0, 0], pa.int32())})
+    taker = Taker(layout, [(0, reaching(layout, segments))])
+    taker.take(rows)
+    taken = list(taker.partials())
+    (chunk,) = chunks(layout, segments.add_column(0, "shard", pa.array([0], pa.int32())).to_batches())
+    (page,) = pages(layout, rows.to_batches())
+    found = filled(layout, chunk[1], page[1])
+    assert found is not None
+    schema = pa.schema([*segments.drop_columns([UID]).schema, ("n", pa.int64()), ("mean", pa.float64())])
+    list(Merger(layout, (), schema).run([*taken, (0, found)]))
 
 
 if __name__ == "__main__":
