@@ -125,6 +125,7 @@ def test_once_closes_everything(spark: SparkSession, job: JobMaker, tmp_path: Pa
     assert refused(file).startswith(f"`checkpoint` in [stream] ('{tmp_path}/checkpoint') is that of a stream that has ")
 
 
+@pytest.mark.slow
 def test_once_shows_segments_as_they_close(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     (tmp_path / "checkpoint-control").mkdir()
     # what a removed checkpoint has left behind does not count
@@ -175,6 +176,7 @@ def interrupt_when(happened: Callable[[], bool]) -> Thread:
     return waiting
 
 
+@pytest.mark.slow
 def test_a_stream_is_stopped_and_gone_on_with(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     sink = f'format = "csv"\npath = "{tmp_path}/out"'
     second, aside = tmp_path / "rows" / "1.csv", tmp_path / "1.csv"
@@ -435,6 +437,7 @@ def test_a_stream_that_fails(text: str, said: str) -> None:
     assert sentence(Failed.__new__(Failed)) == (f"The stream has failed: {said}", False)
 
 
+@pytest.mark.slow
 def test_a_stream_whose_plan_has_changed(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     thread = interrupt_when((tmp_path / "checkpoint" / "commits" / "0").exists)
     cli(job(stream='trigger = "100 ms"'))

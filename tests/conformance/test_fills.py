@@ -19,8 +19,10 @@ LOCAL: dict[str, Callable[[FillStory], Told]] = {
     "local_stored": local_stored,
     "local_stream": local_stream,
 }
-FROM_TABLES = ("batch", "scanned", "scanned_stored")
-ON_SPARK = (*FROM_TABLES, "stored", "streams", "stream_and_table", "stream_and_files", "stored_and_stream")
+ON_SPARK = (
+    *("batch", "scanned", "scanned_stored", "stored"),
+    *("streams", "stream_and_table", "stream_and_files", "stored_and_stream"),
+)
 _QUICK = (
     "segments without rows are kept where that is wanted",
     "fragments are filled one by one, and let rows go early",
@@ -33,7 +35,7 @@ def _cases() -> list[Any]:
     for story in STORIES:
         executors = [*LOCAL, *ON_SPARK] if story.steps is None else ["local_stream", "streams"]
         for executor in executors:
-            quick = executor in (*LOCAL, *FROM_TABLES) or story.name in _QUICK or story.error is not None
+            quick = executor in (*LOCAL, "batch", "scanned") or story.name in _QUICK or story.error is not None
             marks = [] if quick else [pytest.mark.slow]
             cases.append(pytest.param(story, executor, marks=marks, id=f"{story.name} - {executor}"))
     return cases

@@ -100,10 +100,11 @@ def together(df: DataFrame, names: Iterable[str] = PLANS) -> dict[str, list[str]
 # ---- (a) however the rows lie ------------------------------------------------------------------------------------
 
 
+TINY = pytest.param(1, 1, 1_000, marks=pytest.mark.slow)
 LARGE = pytest.param(7, 10_000, 20_000, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("partitions", "batch", "size"), [(1, 1, 1_000), (2, 7, 5_000), LARGE])
+@pytest.mark.parametrize(("partitions", "batch", "size"), [TINY, (2, 7, 5_000), LARGE])
 def test_partitions_and_arrow_batches_change_nothing(
     spark: SparkSession, partitions: int, batch: int, size: int
 ) -> None:

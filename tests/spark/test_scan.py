@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NOON = datetime(2024, 3, 10, 12, tzinfo=UTC)
+OTHERS = (pa.int64(), pa.timestamp("us", "UTC"))
 PLAN = pw.threshold_frames("hot").by("k", "name").at("t")
 AGG = {
     "n": "count(*)",
@@ -218,7 +219,7 @@ def test_text_that_is_turned_into_something_else(framing: DataFrame, files: Data
     assert "Spark reads them" in explained(PLAN.fill(framing, files), {"x": call})
 
 
-@pytest.mark.parametrize("kind", [pa.float64(), pa.int64(), pa.timestamp("us", "UTC")])
+@pytest.mark.parametrize("kind", [pa.float64(), *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)])
 def test_stored_segments_may_be_null(spark: SparkSession, tmp_path: Path, kind: pa.DataType) -> None:
     plan = pw.threshold_frames("c").at("t")
     start = 2**53 if kind == pa.int64() else 0
