@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from panewise.errors import DataError, InputError
 from panewise.kernel import folds
-from panewise.kernel.page import Array
+from panewise.kernel.page import Array, numbers
 from panewise.spec.aggregates import Aggregate
 
 __all__ = ["Aggregation", "Output", "check_input"]
@@ -55,16 +54,13 @@ def check_input(name: str, call: Aggregate, found: str, number: bool, other: boo
 
 
 def _as_lane(column: pa.Array, read_as: pa.DataType) -> Array:
-    """A column as float64 or int64, null slots filled with 0."""
+    """A column as float64 or int64; what is null may hold anything."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False).cast(pa.int64())
     elif pa.types.is_date(column.type):
         column = column.cast(pa.date32()).cast(pa.int32())
     # a float64 holds large integers only nearly, which is what avg and stddev take
-    column = column.cast(read_as, safe=read_as != pa.float64())
-    if column.null_count:
-        column = pc.fill_null(column, pa.scalar(0, read_as))
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    return numbers(column.cast(read_as, safe=read_as != pa.float64()))
 
 
 class Aggregation:

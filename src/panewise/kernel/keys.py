@@ -14,6 +14,9 @@ from panewise.kernel.page import Array
 
 __all__ = ["KeyTable", "codes", "grouped", "slots_of"]
 
+_TABLE = 1 << 16
+"""How far apart keys may be that are looked up in a table, however few rows there are."""
+
 
 def codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
     """A number for each row, equal where all columns are, counted from 0 as they first appear; and those first rows.
@@ -71,10 +74,27 @@ def slots_of(known: Sequence[pa.Array], keys: Sequence[pa.Array], count: int, ro
     if not known:
         return np.zeros(rows, np.int64)
     if len(known) == 1:
+        if pa.types.is_signed_integer(keys[0].type) and not (keys[0].null_count or known[0].null_count):
+            names = known[0].to_numpy()
+            low, high = (int(names.min()), int(names.max())) if len(names) else (0, 0)
+            if high - low < max(4 * rows, _TABLE):
+                table = np.full(high - low + 1, count, np.int64)
+                table[names.astype(np.int64) - low] = np.arange(len(names))
+                return np.asarray(_looked_up(keys[0].to_numpy(), low, table, count))
         places = pc.index_in(keys[0], known[0])
         return np.asarray(pc.fill_null(places, count).to_numpy(zero_copy_only=False), np.int64)
     both = [pa.concat_arrays([old, key]) for old, key in zip(known, keys, strict=True)]
     return codes(both, count + rows)[0][count:]
+
+
+@compiled
+def _looked_up(keys: Any, low: Any, table: Any, none: Any) -> Any:
+    found = np.empty(len(keys), np.int64)
+    high = low + len(table) - 1
+    for i in range(len(keys)):
+        key = np.int64(keys[i])
+        found[i] = table[key - low] if low <= key <= high else none
+    return found
 
 
 class KeyTable:

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import DataError
-from panewise.kernel.page import in_one
+from panewise.kernel.compiled import compiled
+from panewise.kernel.page import in_one, numbers
 
-__all__ = ["Unsupported", "cast", "decimal_shape", "is_number", "spark_array", "wider", "without_nan"]
+__all__ = ["Unsupported", "cast", "decimal_shape", "is_number", "is_tidy", "spark_array", "wider", "without_nan"]
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
@@ -28,6 +29,11 @@ _TIME = re.compile(
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:[ T]([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:\.([0-9]{1,9}))?\s*(\S+)?)?"
 )
 _OFFSET = re.compile(r"([+-])([0-9]{1,2}):([0-9]{2})")
+_MINUS_ZERO: dict[Any, Any] = {
+    pa.float32(): np.int32(np.iinfo(np.int32).min),
+    pa.float64(): np.int64(np.iinfo(np.int64).min),
+}
+"""The bits of -0.0."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -72,8 +78,28 @@ def spark_array(column: Any) -> Any:
     return array
 
 
+def is_tidy(array: Any) -> bool:
+    """Whether no real number of an array is NaN or -0.0; most columns are like that, and need no copy."""
+    if array.type not in _MINUS_ZERO:
+        return False
+    minus_zero = _MINUS_ZERO[array.type]
+    # a null has a value too: most likely 0
+    values = numbers(array)
+    return not _untidy(values, values.view(minus_zero.dtype), minus_zero)
+
+
+@compiled
+def _untidy(values: Any, bits: Any, minus_zero: Any) -> Any:
+    count = 0
+    for i in range(len(values)):
+        count += (values[i] != values[i]) | (bits[i] == minus_zero)
+    return count
+
+
 def without_nan(array: Any) -> Any:
     """Real numbers with null for NaN."""
+    if is_tidy(array):
+        return array
     nan = pc.is_nan(array)
     return pc.if_else(nan, pa.scalar(None, array.type), array) if pc.any(nan).as_py() else array
 

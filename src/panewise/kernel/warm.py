@@ -5,10 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from panewise.kernel.fill import FillLayout
+from panewise.kernel.keys import slots_of
 from panewise.kernel.matching import UID, Merger, Taker, chunks, filled, pages, reaching
 from panewise.kernel.pack import PROMISE, ROW, Packer
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.kernel.shard import Shard
+from panewise.kernel.sqltypes import is_tidy
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.fill import Filling
 from panewise.spec.frames import DeltaFrames, Scheme, ThresholdFrames, Value
@@ -43,6 +45,9 @@ def warm() -> None:
 
     for at in (pa.int64(), pa.float64()):
         _fill(at)
+    for whole, real in ((pa.int32(), pa.float32()), (pa.int64(), pa.float64())):
+        slots_of([pa.array([0], whole)], [pa.array([1], whole)], 1, 1)
+        is_tidy(pa.array([1.0], real))
 
 
 def _fill(at: pa.DataType) -> None:

@@ -15,7 +15,7 @@ from panewise.errors import InputError, did_you_mean
 from panewise.kernel.page import in_one
 from panewise.kernel.progress import check_at, progress_of
 from panewise.kernel.punctuate import source_columns
-from panewise.kernel.sqltypes import without_nan
+from panewise.kernel.sqltypes import is_tidy, without_nan
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
@@ -132,6 +132,8 @@ def plain(column: Any) -> pa.Array:
     if kind in _VIEWS:
         return array.cast(_VIEWS[kind])
     if pa.types.is_floating(kind):
+        if is_tidy(array):
+            return array
         real = without_nan(array.cast(pa.float32()) if pa.types.is_float16(kind) else array)
         # adding zero turns -0.0 into 0.0, which sorts and groups as one value
         return pc.add(real, pa.scalar(0, real.type))
