@@ -20,6 +20,7 @@ from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
+from panewise.windows import landmark_windows, sliding_windows, tumbling_windows
 
 __all__ = [
     "Control",
@@ -41,6 +42,7 @@ __all__ = [
     "fill_local",
     "filling",
     "in_band",
+    "landmark_windows",
     "ordered_per",
     "outputs",
     "progress",
@@ -49,7 +51,9 @@ __all__ = [
     "session",
     "session_frames",
     "slack",
+    "sliding_windows",
     "threshold_frames",
     "trend_frames",
+    "tumbling_windows",
     "watermark",
 ]

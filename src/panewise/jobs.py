@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from panewise import builders
+from panewise import builders, windows
 from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
 from panewise.spec.aggregates import aggregates
@@ -30,6 +30,7 @@ from panewise.spec.frames import (
     ThresholdFrames,
     TrendFrames,
     Value,
+    Windows,
 )
 from panewise.spec.job import SCREEN, FillTables, Plot, Sink, Source, StreamOptions
 from panewise.spec.options import Saturated, Starts
@@ -50,6 +51,7 @@ from panewise.spec.tables import (
 __all__ = ["Job", "job_from_toml", "job_to_toml", "plan_from_mapping", "plan_to_mapping", "read_job"]
 
 _SCHEMES = {name: getattr(builders, name) for name in builders.__all__ if name.endswith("_frames")}
+_SCHEMES |= {name: getattr(windows, name) for name in windows.__all__}
 _TABLES = ("source", "plan", "agg", "fill", "stream", "sink", "plot")
 _NEEDS_STREAM = '[stream] is missing: a stream needs a checkpoint. Add [stream] with checkpoint = "out/checkpoint".'
 _NO_STREAM = "[stream] says how a stream is run, and [source] is none. Add stream = true to it, or leave [stream] out."
@@ -205,11 +207,20 @@ def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
             return "session_frames", {"gap": written(scheme.gap)}
         case CustomFrames():
             return "custom_frames", {"custom": _class_path(scheme.scheme)}
+        case Windows(range=None):
+            return "landmark_windows", {"slide": written(scheme.slide), "origin": scheme.origin}
+        case Windows() if scheme.range == scheme.slide:
+            return "tumbling_windows", {"size": written(scheme.slide), "origin": scheme.origin}
+        case Windows():
+            sizes = {"range": written(scheme.range), "slide": written(scheme.slide)}
+            return "sliding_windows", {**sizes, "origin": scheme.origin}
 
 
 def _shared_options(scheme: Scheme) -> dict[str, Any]:
     """The options that several schemes have."""
     options: dict[str, Any] = {}
+    if isinstance(scheme, Windows):
+        return options
     if isinstance(scheme, ChainFrames):
         if not isinstance(scheme, AggregateFrames):
             options["closing"] = scheme.closing

@@ -104,7 +104,7 @@ def _found(story: Story, telling: Telling) -> list[str]:
     """What differs from the story."""
     if story.segments is not None:
         found = differences(story.expected(story.segments), [row for step in telling.steps for row in step])
-        return found + [f"late: {row}" for row in telling.late if row["reason"] != "null_at"]
+        return found + [f"late: {row}" for row in telling.late if row["reason"] not in ("null_at", "before_origin")]
     steps = [*(story.steps or ())]
     found = []
     for i, step in enumerate(steps):

@@ -74,9 +74,11 @@ class Story:
     segments: Sequence[Mapping[str, Any]] | None = None
     """Of all rows. A story in steps tells them step by step."""
     late: Sequence[Mapping[str, Any]] = ()
-    """In steps: the rows that break a promise, each with its `reason`."""
+    """In steps: the rows that break a promise, or count nowhere, each with its `reason`."""
     stream: Mapping[str, Any] = field(default_factory=dict)
     """In steps: `emit`, `fragment_every` and `shards`."""
+    only_in_steps: bool = False
+    """Where a row counts in some windows and not in others, for coming late."""
     error: str | None = None
     must_fail: bool = False
     broken_on: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +175,7 @@ class Story:
         """The same of all rows but the late ones; nothing where that tells less: parts, or a stream without an end."""
         if self.steps is None:
             return self
-        if self.sends_parts or self.must_fail or not self.steps[-1].final:
+        if self.only_in_steps or self.sends_parts or self.must_fail or not self.steps[-1].final:
             return None
         rows = [row for step in self.steps for row in step.rows]
         for late in self.late:

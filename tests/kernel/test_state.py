@@ -16,13 +16,14 @@ from panewise.errors import StateError
 from panewise.kernel.operator import FRAMINGS
 from panewise.kernel.shard import Shard
 from panewise.kernel.state import VERSION, pack_state, unpack_state
+from panewise.spec.frames import Windows
 
 NAMES = sorted(STORIES)
 STORED = sorted(FOLDER.glob("v*-*.bin"))
 
 
 def test_every_scheme_has_a_story() -> None:
-    assert {type(story.plan.scheme) for story in STORIES.values()} == set(FRAMINGS)
+    assert {type(story.plan.scheme) for story in STORIES.values()} == {*FRAMINGS, Windows}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -38,9 +39,12 @@ def test_state_goes_there_and_back(name: str) -> None:
         restored = story.shard(state)
         assert restored.state() == state
         waited, opened = max(waited, one["counts"]["waiting"]), max(opened, one["counts"]["open"])
-    assert waited > 0
+    # windows take rows as they come
+    assert waited > 0 or isinstance(story.plan.scheme, Windows)
     assert opened > 0
-    assert (one["counts"]["waiting"], one["counts"]["open"]) == (0, 0)
+    assert one["counts"]["waiting"] == 0
+    # those that begin at the origin never end
+    assert one["counts"]["open"] == 0 or name == "landmark"
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if STORIES[name].emit == "final"])
@@ -67,7 +71,13 @@ def test_a_stored_state_goes_on(path: Path) -> None:
     version, name = path.stem.split("-")
     assert int(version[1:]) <= VERSION
     story = STORIES[name]
-    assert story.told(story.shard(path.read_bytes()), story.after) == json.loads(path.with_suffix(".json").read_text())
+    told, wanted = (
+        story.told(story.shard(path.read_bytes()), story.after),
+        json.loads(path.with_suffix(".json").read_text()),
+    )
+    for now, then in zip(told, wanted, strict=True):
+        # what is counted since counts nothing of it
+        assert {**now, "counts": {count: now["counts"][count] for count in then["counts"]}} == then
 
 
 def test_this_version_is_among_them() -> None:

@@ -60,6 +60,7 @@ def late(seen: StreamProgress, at: str) -> str:
     '10 late, 2 without rpt_time'
     """
     words = {"late": "late", "after_idle": "late after idling", "null_at": f"without {at}"}
+    words["before_origin"] = "before the first window"
     return ", ".join(f"{count:,} {words[reason]}" for reason, count in seen.late.items() if count) or "none late"
 
 

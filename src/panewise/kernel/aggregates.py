@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from panewise.errors import DataError, InputError
 from panewise.kernel import folds
-from panewise.kernel.page import Array, numbers
+from panewise.kernel.page import Array, in_one, numbers
 from panewise.spec.aggregates import Aggregate
 
 __all__ = ["Aggregation", "Output", "check_input"]
@@ -110,6 +110,11 @@ class Aggregation:
             if output.read_as is not None:
                 (floats if output.read_as == pa.float64() else ints)[output.lane] = _as_lane(column, output.read_as)
         return floats, ints, valid
+
+    def inputs(self, names: Sequence[str | None], rows: pa.Table) -> tuple[Array, ...]:
+        """What tallies read of rows, from the columns of these names."""
+        columns = [None if name is None else in_one(rows.column(name)) for name in names]
+        return self.kinds, self.lanes, *self.read(columns, len(rows))
 
     def results(self, ff: Array, fi: Array) -> list[pa.Array]:
         """One array per aggregate, from folds [m, A, ...]."""

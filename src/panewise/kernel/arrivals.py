@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,13 @@ from panewise.spec.punctuate import Ordered
 
 __all__ = ["REASONS", "Arrivals"]
 
-REASONS = ("late", "after_idle", "null_at")
-"""Why a row counts nowhere: progress had passed it, so had it after its source was left out, no `at`."""
+REASONS = ("late", "after_idle", "null_at", "before_origin")
+"""Why a row counts nowhere: progress had passed it, so had it after its source was left out, no `at`, an `at` before
+the first window."""
+
+
+def _as_promised(until: Array) -> Array:
+    return until
 
 
 class Arrivals:
@@ -25,6 +31,10 @@ class Arrivals:
         self._progress = progress
         self.punctuator = Punctuator(spec, progress)
         self.until = np.empty(0, progress.dtype)
+        self.origin: Any = None
+        """Where the first window begins, if there is nothing before it."""
+        self.closed: Callable[[Array], Array] = _as_promised
+        """Up to which instant a row comes too late for anything, for each promise."""
         self._per_key = is_per_key(spec)
         self._sources = [f"s{i}" for i in range(len(source_columns(spec)))]
 
@@ -40,10 +50,14 @@ class Arrivals:
         absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
         bad = np.zeros(len(rows), bool) if absent is None else absent.copy()
         reason = np.full(len(rows), REASONS.index("null_at"), np.int8)
+        if self.origin is not None:
+            early = (self.numbers(rows, absent) < self.origin) & ~bad
+            reason[early] = REASONS.index("before_origin")
+            bad |= early
         until = np.maximum(self.until[slots], before)
         if (until > self._progress.nothing).any():
             at = self.numbers(rows, absent)
-            late = (at <= until) & (until > self._progress.nothing) & ~bad
+            late = (at <= self.closed(until)) & (until > self._progress.nothing) & ~bad
             if late.any():
                 reason[late] = REASONS.index("late")
                 if self._sources:

@@ -58,9 +58,7 @@ class FillLayout:
 
     def inputs(self, rows: pa.Table) -> Any:
         """What aggregates read of rows a0, ..., as kernels take it."""
-        aggregation = self.aggregation
-        columns = [None if name is None else in_one(rows.column(name)) for name in input_columns(self.agg)]
-        return (aggregation.kinds, aggregation.lanes, *aggregation.read(columns, len(rows)))
+        return self.aggregation.inputs(input_columns(self.agg), rows)
 
     def moves(self) -> tuple[float | int, float | int]:
         """How far the bounds of a segment are moved, in the unit of `at`."""

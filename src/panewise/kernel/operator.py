@@ -71,6 +71,11 @@ class Segments:
     def __len__(self) -> int:
         return len(self.group)
 
+    def slice(self, first: int, count: int) -> Segments:
+        """Some of them."""
+        held = (self.group, self.start, self.end, self.flags, self.rows, self.ids, self.part, self.ff, self.fi)
+        return Segments(*(each[first : first + count] for each in held))
+
 
 def _ragged(slots: Array, owners: Array) -> tuple[Array, Array]:
     """Where each slot's entries lie in a list sorted by owner: their indices slot by slot, and offsets into those."""

@@ -57,6 +57,8 @@ class Seen:
     clock: int = _NEVER
     """The latest tick, in microseconds."""
     final: bool = False
+    latest: Any = None
+    """The largest `at`."""
     sources: pa.Table | None = None
     """Source columns s0, ... and `at`: the largest of each."""
 
@@ -67,6 +69,7 @@ class Seen:
             "until": None if self.until is None else self.until.item(),
             "clock": self.clock,
             "final": self.final,
+            "latest": None if self.latest is None else self.latest.item(),
         }
 
     @classmethod
@@ -74,12 +77,14 @@ class Seen:
         """The inverse of `facts`."""
         until = None if facts["until"] is None else progress.dtype(facts["until"])
         top = np.asarray(facts["top"], progress.dtype)
-        return cls(progress, top, until, facts["clock"], facts["final"], sources)
+        latest = None if facts["latest"] is None else progress.dtype(facts["latest"])
+        return cls(progress, top, until, facts["clock"], facts["final"], latest, sources)
 
     def rows(self, plan: Ordered, at: Array, sources: Sequence[pa.Array]) -> None:
         """Take note of rows: their `at`, and where they come from."""
         if not len(at):
             return
+        self.latest = at.max() if self.latest is None else max(self.latest, at.max())
         match plan.punctuation:
             case SlackRows(rows=n):
                 self.top = _largest(np.concatenate([self.top.astype(at.dtype), at]), n + 1)
@@ -121,6 +126,8 @@ class Punctuator:
         self._named = list(source_columns(plan))
         self.until = progress.nothing
         self.final = False
+        self.latest = progress.nothing
+        """The largest `at` of any row."""
         self.clock = self._awake = self._begun = _NEVER
         self._top = np.empty(0, progress.dtype)
         self.sources: pa.Table | None = None
@@ -135,6 +142,8 @@ class Punctuator:
             self.clock = max(self.clock, task.clock)
             self.final = self.final or task.final
             self._top = np.concatenate([self._top, task.top])
+            if task.latest is not None:
+                self.latest = max(self.latest, task.latest)
             if task.until is not None:
                 promised.append(task.until)
             if task.sources is not None:
@@ -262,6 +271,7 @@ class Punctuator:
         return {
             "until": _json(self.until),
             "final": self.final,
+            "latest": _json(self.latest),
             "clock": self.clock,
             "awake": self._awake,
             "begun": self._begun,
@@ -273,6 +283,7 @@ class Punctuator:
         """Go on from `facts` and `sources`."""
         self.until = self._progress.dtype(facts["until"])
         self.final, self.clock, self._begun = facts["final"], facts["clock"], facts["begun"]
+        self.latest = self._progress.dtype(facts.get("latest", self._progress.nothing))
         # version 1 took a stop for silence
         self._awake = facts.get("awake", self.clock)
         self._top = np.asarray(facts["top"], self._progress.dtype)

@@ -19,9 +19,10 @@ from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page
 from panewise.kernel.progress import Progress, check_amounts, progress_of
+from panewise.kernel.windows import grid_of
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.frames import Value
+from panewise.spec.frames import Value, Windows
 from panewise.spec.plan import PlanSpec
 
 __all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
@@ -69,6 +70,8 @@ class Layout:
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)
+        if isinstance(self.plan.scheme, Windows):
+            self._check_windows(self.plan.scheme)
         if self.plan.punctuation is not None:
             check_amounts(self.plan.punctuation.amounts, self.progress)
         if self.emit.every is not None:
@@ -82,6 +85,15 @@ class Layout:
                 )
             if key.lower() in named:
                 raise SpecError(f"`agg` ({key!r}) can't name a result: it is a key column. Choose another name.")
+
+    def _check_windows(self, windows: Windows) -> None:
+        grid_of(windows, self.progress)
+        if self.plan.ties != "all" or self.plan.tie_break:
+            raise SpecError("`ties` and `tie_break` order rows, and windows do not ask in which order. Leave them out.")
+        if self.emit != FINAL:
+            raise SpecError(
+                f"`emit` ({self.emit.mode!r}) is for frames: a window is sent once, complete. Leave it out."
+            )
 
     @property
     def progress(self) -> Progress:

@@ -62,7 +62,7 @@ class Shard:
     def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
         self._layout, self._progress = layout, layout.progress
         self._fingerprint = fingerprint(layout, shards)
-        self._operator, self._reader, self._emitter = layout.operator, Reader(layout), layout.emitter
+        self._operator, self._reader, self._emitter = self._made(layout), Reader(layout), layout.emitter
         self._arrivals = Arrivals(layout.plan, self._progress)
         self.totals = dict.fromkeys(TOTALS, 0)
         schedule = layout.plan.scheme.schedule
@@ -77,6 +77,9 @@ class Shard:
         self._waiting: pa.Table | None = None
         if state is not None:
             self._restore(state)
+
+    def _made(self, layout: Layout) -> Any:
+        return layout.operator
 
     @property
     def punctuator(self) -> Punctuator:

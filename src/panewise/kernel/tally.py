@@ -47,7 +47,17 @@ from panewise.kernel.folds import (
 )
 from panewise.kernel.page import Array
 
-__all__ = ["N_CELLS", "as_folds", "merge_runs", "ranks", "tally_ranges", "tally_rows", "used"]
+__all__ = [
+    "N_CELLS",
+    "as_folds",
+    "merge_into",
+    "merge_runs",
+    "ranks",
+    "tally_owned",
+    "tally_ranges",
+    "tally_rows",
+    "used",
+]
 
 N_CELLS = 5
 _PAIRS = 8192
@@ -254,7 +264,7 @@ def _add_pairs(tf: Any, ti: Any, owner: Any, row: Any, n: Any, inputs: Any, rank
 
 
 @compiled
-def _merge(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
+def merge_into(tf: Any, ti: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
     """Add one tally to another."""
     for a in range(len(kinds)):
         kind = kinds[a]
@@ -336,10 +346,21 @@ def tally_rows(tf: Any, ti: Any, rows: Any, edges: Any, bounds: Any, taken: Any)
 
 
 @compiled
+def tally_owned(tf: Any, ti: Any, owner: Any, inputs: Any, rank: Any) -> None:
+    """Add each row i to tally owner[i]."""
+    row = np.empty(_PAIRS, np.int64)
+    for first in range(0, len(owner), _PAIRS):
+        n = min(_PAIRS, len(owner) - first)
+        for j in range(n):
+            row[j] = first + j
+        _add_pairs(tf, ti, owner[first : first + n], row, n, inputs, rank)
+
+
+@compiled
 def merge_runs(tf: Any, ti: Any, owner: Any, kinds: Any, more_f: Any, more_i: Any) -> None:
     """Add tally i of `more` to tally owner[i]."""
     for i in range(len(owner)):
-        _merge(tf[owner[i]], ti[owner[i]], kinds, more_f[i], more_i[i])
+        merge_into(tf[owner[i]], ti[owner[i]], kinds, more_f[i], more_i[i])
 
 
 def as_folds(kinds: Array, tf: Array, ti: Array) -> tuple[Array, Array]:

@@ -15,10 +15,11 @@ from panewise.kernel.apply import evaluate
 from panewise.kernel.order import sortable
 from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
+from panewise.kernel.windowbatch import windows_of
 from panewise.local.source import is_plain, plain, read
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.frames import Value
+from panewise.spec.frames import Value, Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
@@ -148,6 +149,8 @@ def segments_local(
     if applied.promises is not None:
         rows = rows.filter(pc.invert(applied.promises))
     present = rows.filter(pc.is_valid(rows.column("at")))
+    if isinstance(plan.scheme, Windows):
+        return windows_of(layout, present).replace_schema_metadata({"null_at": str(len(rows) - len(present))})
     order = [(name, "ascending", "at_start") for name in present.column_names if not name.startswith("s")]
     ordered = present.take(pc.sort_indices(sortable(present), sort_keys=order))
     found = pa.Table.from_batches(

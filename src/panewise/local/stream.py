@@ -15,7 +15,7 @@ from panewise.kernel.arrivals import REASONS
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import Shard
+from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import whole_rows
 from panewise.spec.aggregates import aggregates
@@ -91,7 +91,7 @@ class LocalStream:
         found = []
         self.open = self.waiting = self.state_bytes = 0
         for number in range(self._shards):
-            shard = Shard(self._layout, self._shards, self._state[number])
+            shard = new_shard(self._layout, self._shards, self._state[number])
             outcome = shard.batch(pages.get(number, []))
             self._state[number] = state = shard.state()
             self.state_bytes += len(state)

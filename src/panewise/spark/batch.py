@@ -12,8 +12,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.spark.source import apply
+from panewise.spark.windows import windows
 from panewise.spec.aggregates import aggregates
 from panewise.spec.emit import FINAL, Emit
+from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ def segments(
         )
     layout = applied.layout
     rows = rows.filter("at is not null")
+    if isinstance(plan.scheme, Windows):
+        return windows(applied, rows, result_schema(layout, applied.keys))
     keys = [f"k{i}" for i in range(len(plan.keys))]
     placed = rows.repartition(*keys) if keys else rows.repartition(1)
     ordered = placed.sortWithinPartitions(*keys, *applied.order)

@@ -29,7 +29,7 @@ from panewise.spec.fill import Filling
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SHARDS", "Stored", "aggregated", "matching_rows"]
+__all__ = ["SHARDS", "Stored", "aggregated", "cores_of", "matching_rows"]
 
 SHARDS = 32
 """How many parts the keys are dealt to, if nothing else is said: how many tasks can match at a time."""
@@ -173,13 +173,13 @@ def aggregated(stored: Stored, keep_empty: bool) -> DataFrame:
         partials = _scanned(stored, scan, keep_empty)
     else:
         partials = stored.pairs(keep_empty).mapInArrow(match, _PARTIAL)
-    cores = _cores(stored.df.sparkSession)
+    cores = cores_of(stored.df.sparkSession)
     # as many tasks as there are cores; without it Spark would make two hundred, and put them together again
     placed = partials.repartitionById(cores, F.pmod("shard", F.lit(cores))) if cores else partials.repartition("shard")
     return placed.mapInArrow(merge, schema)
 
 
-def _cores(spark: SparkSession) -> int:
+def cores_of(spark: SparkSession) -> int:
     """How many tasks run at a time; 0 where Spark Connect does not say."""
     return spark.sparkContext.defaultParallelism if hasattr(spark, "_jsparkSession") else 0
 
@@ -187,7 +187,7 @@ def _cores(spark: SparkSession) -> int:
 def _scanned(stored: Stored, scan: Scan, keep_empty: bool) -> DataFrame:
     """Partial results where workers read the rows themselves: all segments go to every task, or are read there too."""
     layout, spark = stored.layout, stored.df.sparkSession
-    cores = _cores(spark)
+    cores = cores_of(spark)
     tasks = scan.rows.tasks(cores)
 
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,7 @@ from panewise.kernel.bundle import dump
 from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import Shard
+from panewise.kernel.windowshard import new_shard
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +49,7 @@ class ShardProcessor(StatefulProcessor):
         import pandas as pd
 
         stored = self._state.get()
-        shard = Shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
+        shard = new_shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
         reached = reached_by(self._handle, timers) if self._watermark else None
         outcome = shard.batch(pages, reached)
         state = shard.state()

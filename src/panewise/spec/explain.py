@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from panewise.spec.aggregates import Aggregate, aggregates
-from panewise.spec.duration import Amount, Duration
+from panewise.spec.duration import Amount, Duration, size
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -19,6 +19,7 @@ from panewise.spec.frames import (
     ThresholdFrames,
     TrendFrames,
     Value,
+    Windows,
 )
 from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
 from panewise.spec.plan import PlanSpec
@@ -62,6 +63,8 @@ _CELLS = {"avg": "sum and count", "range": "min and max", "stddev": "count, mean
 def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
     """The text of `plan.explain()`."""
     scheme, calls = plan.scheme, aggregates(agg)
+    if isinstance(scheme, Windows):
+        return lined(_windows(plan, scheme, calls))
     lines = [
         ("Finds", _finds(scheme)),
         ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
@@ -78,6 +81,45 @@ def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
         ("State per key", _state(scheme, calls)),
     ]
     return lined(lines)
+
+
+def _windows(plan: PlanSpec, scheme: Windows, calls: tuple[tuple[str, Aggregate], ...]) -> list[tuple[str, str]]:
+    at = plan.time or "at"
+    origin = ("the epoch" if isinstance(scheme.slide, Duration) else "0") if scheme.origin is None else scheme.origin
+    first = f"; there is nothing before {origin}" if scheme.origin is not None or scheme.range is None else ""
+    if scheme.range is None:
+        found = f"what there was since {origin}, every {scheme.slide}"
+        panes = f"of {scheme.slide}, each added to all before"
+    elif scheme.range == scheme.slide:
+        found, panes = f"windows of {scheme.range}, one after another", "none: each row is in one window"
+    else:
+        found = f"windows of {scheme.range}, one every {scheme.slide}"
+        panes = f"rows are added up wherever a window begins or ends, and windows from that: {pieces(scheme)}"
+    keys = ", ".join(plan.keys)
+    return [
+        ("Finds", f"{found}; their ends lie on a grid from {origin} on{first}"),
+        ("Within", f"each {keys}, by itself" if plan.keys else "all rows together: there is no key"),
+        ("Order", f"of no matter: {at} alone says which windows a row is in" if plan.time else _order(plan, calls)),
+        (
+            "Class",
+            "context-free: a window is known before any row comes, and complete once progress has passed its end",
+        ),
+        ("Progress", "" if plan.punctuation is None else progress(plan, plan.punctuation)),
+        ("Interval", "[start, end): a row at the end is in the next one"),
+        ("Panes", panes),
+        ("Aggregates", ", ".join(f"{name} = {call}" for name, call in calls)),
+        ("Stages", f"source -> apply (Spark SQL per row) -> bucket -> shuffle of panes by {keys or 'nothing'} -> emit"),
+        ("State per key", "one pane for each that has rows and that an open window needs; no row is kept"),
+    ]
+
+
+def pieces(scheme: Windows) -> str:
+    """How many panes a window has, in words."""
+    assert scheme.range is not None
+    long, step = size(scheme.range), size(scheme.slide)
+    slides = int(-(-long // step))
+    count, each = (slides, 1) if long % step == 0 else (2 * slides - 1, 2)
+    return f"{count} pane{'s' if count != 1 else ''} in a window, {each} in each {scheme.slide}"
 
 
 def lined(facts: Iterable[tuple[str, str]]) -> str:

@@ -1,4 +1,4 @@
-"""The framing schemes: one kind, one class.
+"""The schemes: one kind, one class. Frames are drawn by the data, windows by a grid on `at`.
 
 Builders with the public names and keyword options are in `panewise.builders`.
 """
@@ -25,6 +25,7 @@ __all__ = [
     "ThresholdFrames",
     "TrendFrames",
     "Value",
+    "Windows",
 ]
 
 
@@ -216,6 +217,24 @@ class CustomFrames(ChainFrames):
         return tuple(Value(text) for text in self.scheme.values)  # type: ignore[attr-defined]  # checked by the builder
 
 
+@dataclass(frozen=True, kw_only=True)
+class Windows(_Scheme):
+    """Windows whose ends lie on a grid: window w ends at origin + (w + 1) * slide, and `range` before that it begins.
+
+    Without `range` each begins at the origin. Where `origin` is given, there is nothing before it.
+    """
+
+    range: Amount | None
+    slide: Amount
+    origin: str | int | float | None = None
+    """An instant; text where `at` is a time or a date."""
+
+    @property
+    def amounts(self) -> tuple[tuple[str, Amount], ...]:
+        given = (("range", self.range), ("slide", self.slide))
+        return tuple((name, value) for name, value in given if value is not None)
+
+
 Scheme = Union[
     ThresholdFrames,
     HysteresisFrames,
@@ -225,4 +244,5 @@ Scheme = Union[
     DeltaFrames,
     AggregateFrames,
     CustomFrames,
+    Windows,
 ]

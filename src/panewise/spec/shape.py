@@ -10,6 +10,7 @@ from panewise.spec.frames import (
     HysteresisFrames,
     Scheme,
     ThresholdFrames,
+    Windows,
 )
 from panewise.spec.options import Starts
 
@@ -32,6 +33,8 @@ def shape(scheme: Scheme) -> str:
     >>> shape(ThresholdFrames(condition="speed < 30", limits=Limits(max_rows=9)))
     'disjoint'
     """
+    if isinstance(scheme, Windows):
+        return "overlapping" if scheme.range != scheme.slide else "partitions"
     breaking = scheme.schedule is not None and scheme.schedule.missing == "breaks"
     if isinstance(scheme, (ThresholdFrames, HysteresisFrames)):
         if scheme.gaps:

@@ -1,7 +1,7 @@
 """Streams that stop midway, and their state at that moment, kept for every version that was ever in use.
 
 Each story is fed to one shard: a few micro-batches, then its state, then the rest. Run this file to keep the state and
-what came of the rest; do so once for each version of the state (`panewise.kernel.state.VERSION`), never again:
+what came of the rest, for each version of the state (`panewise.kernel.state.VERSION`). What was kept once stays:
 
     PYTHONPATH=tests .venv/bin/python tests/kernel/states/write.py
 """
@@ -25,6 +25,7 @@ from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, ROW, TICK, Pack
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Outcome, Shard
 from panewise.kernel.state import VERSION
+from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import apply_local
 from panewise.spec.aggregates import aggregates
 from panewise.spec.emit import emit
@@ -77,7 +78,7 @@ class Story:
         return apply_local(self.plan, aggregates(self.agg), batch.rows, emit(self.emit))
 
     def shard(self, state: bytes | None = None) -> Shard:
-        return Shard(self.layout, 1, state)
+        return new_shard(self.layout, 1, state)
 
     def feed(self, shard: Shard, batch: Batch) -> Outcome:
         return shard.batch([page for _, page in Packer(self.layout, 1).run(self._elements(batch).to_batches())])
@@ -219,6 +220,8 @@ STORIES = {
         "micros",
         agg={"n": "count(*)"},
     ),
+    "windows": _story(pw.sliding_windows("10 seconds", "4 seconds"), pw.slack("4 seconds"), "micros", agg=AGG),
+    "landmark": _story(pw.landmark_windows(8), pw.slack(4), agg=AGG, late=True),
 }
 
 
@@ -227,6 +230,8 @@ def write() -> None:
         shard = story.shard()
         story.told(shard, story.before)
         kept = FOLDER / f"v{VERSION}-{name}.bin"
+        if kept.exists():
+            continue
         kept.write_bytes(shard.state())
         rest = story.told(shard, story.after)
         kept.with_suffix(".json").write_text(json.dumps(rest, indent=1) + "\n")

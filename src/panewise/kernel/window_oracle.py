@@ -1,0 +1,71 @@
+"""The definitions of windows, executed literally: every window is asked which rows lie in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from panewise.kernel.oracle import Number, Row, Segment, fill
+from panewise.spec.aggregates import Aggregate
+
+__all__ = ["extent", "wids", "windows"]
+
+
+def extent(
+    w: int, range: Number | None, slide: Number, origin: Number = 0, begins: bool = False
+) -> tuple[Number, Number]:
+    """Where window w begins and ends: t lies in it if start <= t < end."""
+    end = origin + (w + 1) * slide
+    if range is None:
+        return origin, end
+    # real numbers: where windows end on one another's starts, both are the same number
+    start = origin + (w + 1 - range // slide) * slide if range % slide == 0 else end - range
+    return max(start, origin) if begins else start, end
+
+
+def wids(t: int, range: int, slide: int, origin: int = 0) -> list[int]:
+    """The windows of an instant, of whole numbers: (t - origin)/slide - 1 < w <= (t + range - origin)/slide - 1."""
+    first, last = (t - origin) // slide, (t + range - origin) // slide - 1
+    return [
+        w
+        for w in _between(first - 2, last + 2)
+        if (w + 1) * slide > t - origin and (w + 1) * slide <= t + range - origin
+    ]
+
+
+def _between(first: int, last: int) -> list[int]:
+    found = []
+    while first <= last:
+        found.append(first)
+        first += 1
+    return found
+
+
+def windows(
+    rows: Sequence[Row],
+    range: Number | None,
+    slide: Number,
+    origin: Number = 0,
+    begins: bool = False,
+    agg: tuple[tuple[str, Aggregate], ...] = (),
+    latest: Number | None = None,
+) -> list[Segment]:
+    """The windows of one key that have rows, whatever their order; without range, up to that of the latest row."""
+    begins = begins or range is None
+    ats = [row.at for row in rows if row.at is not None and math.isfinite(row.at)]
+    ats = [at for at in ats if at >= origin] if begins else ats
+    if not ats:
+        return []
+    top = max(ats) if latest is None or range is not None else latest
+    first = math.floor((min(ats) - origin) / slide) - 2
+    last = math.floor((top - origin) / slide) + 2 + (0 if range is None else math.ceil(range / slide))
+    found = []
+    for w in _between(max(first, 0) if begins else first, last):
+        start, end = extent(w, range, slide, origin, begins)
+        if range is None and end - slide > top:
+            continue
+        kept = [row for row in rows if not begins or (row.at is not None and row.at >= origin)]
+        inside, made = fill((start, end, "[)"), kept, agg)
+        if inside:
+            found.append(Segment(w, start, end, "[)", len(inside), "final", False, made))
+    return found

@@ -1,0 +1,146 @@
+"""Windows of what is stored: each task adds its rows to panes, wherever they lie; panes of a key are merged, then sent.
+
+Rows come as batches under fixed names: keys k0, ..., `at`, what aggregates read a0, ..., and the `shard` of the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.kernel.bundle import dump, load
+from panewise.kernel.fill import Tallies
+from panewise.kernel.keys import KeyTable
+from panewise.kernel.page import Array, in_one
+from panewise.kernel.sequence import Layout
+from panewise.kernel.windowing import WindowOperator
+from panewise.kernel.windows import Grid, grid_of
+from panewise.spec.aggregates import input_columns
+from panewise.spec.frames import Windows
+
+__all__ = ["merged", "partials", "windows_of"]
+
+_HELD = 1 << 18
+"""How many panes a task holds before it sends them: more take memory, fewer are sent more often."""
+_ROWS = 1 << 17
+"""How many rows are gathered before they are added."""
+_SENT = 1 << 16
+"""About how many windows are sent at a time."""
+
+
+def _grid(layout: Layout) -> Grid:
+    assert isinstance(layout.plan.scheme, Windows)
+    return grid_of(layout.plan.scheme, layout.progress)
+
+
+class _Panes:
+    """Rows, or panes of other tasks, by key and pane."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout, self.grid, self.aggregation = layout, _grid(layout), layout.aggregation
+        self._names, self._inputs = [f"k{i}" for i in range(len(layout.key_types))], input_columns(layout.agg)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.table, self.operator = KeyTable(self._layout.key_types), WindowOperator(self.grid, self.aggregation)
+
+    def slots(self, rows: pa.Table) -> Array:
+        """The slot of each row's key."""
+        return self.table.slots([in_one(rows.column(name)) for name in self._names], len(rows))
+
+    def take(self, rows: pa.Table) -> tuple[pa.Table, Array]:
+        """Add rows; those that count, and their slots."""
+        at = self._layout.progress.numbers(in_one(rows.column("at")))
+        if self.grid.begins and len(at) and at.min() < self.grid.origin:
+            kept = at >= self.grid.origin
+            rows, at = rows.filter(pa.array(kept)), at[kept]
+        slots = self.slots(rows)
+        self.operator.take(slots, at, self.aggregation.inputs(self._inputs, rows), len(self.table))
+        return rows, slots
+
+    def merge(self, panes: pa.Table) -> None:
+        """Add panes of another task."""
+        tallies = Tallies.read(panes.column("floats"), panes.column("ints"), self.aggregation.kinds)
+        slots, rows = self.slots(panes), np.asarray(panes.column("rows").to_numpy())
+        self.operator.merge(slots, np.asarray(panes.column("pane").to_numpy()), rows, tallies, len(self.table))
+
+    def sent(self, latest: Any) -> Iterator[pa.RecordBatch]:
+        """All windows; those that begin at the origin go on to that of the latest row."""
+        last = np.iinfo(np.int64).max // 4 if self.grid.range is not None else self.grid.wids(latest)[0]
+        emitter = self._layout.emitter
+        found = self.operator.release(np.full(len(self.table), last))
+        for first in range(0, len(found), _SENT):
+            yield emitter.batch(self.table.columns, found.slice(first, _SENT))
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(map(len, some)) >= _ROWS:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+def partials(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    """The panes of some rows, by shard."""
+    panes, shards = _Panes(layout), np.empty(0, np.int64)
+    for rows in _gathered(batches):
+        kept, slots = panes.take(rows)
+        grown = np.zeros(len(panes.table), np.int64)
+        grown[: len(shards)] = shards
+        grown[slots] = kept.column("shard").to_numpy()
+        shards = grown
+        if len(panes.operator) >= _HELD:
+            yield from _dealt(layout, panes, shards)
+            panes.clear()
+            shards = np.empty(0, np.int64)
+    yield from _dealt(layout, panes, shards)
+
+
+def _dealt(layout: Layout, panes: _Panes, shards: Array) -> Iterator[tuple[int, bytes]]:
+    owners, places, rows, tallies = panes.operator.entries
+    if not len(owners):
+        return
+    mine = shards[owners]
+    order = np.argsort(mine, kind="stable")
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(mine[order])) + 1, [len(order)]])
+    for first, last in pairwise(edges):
+        some = order[first:last]
+        keys = {f"k{i}": key.take(pa.array(owners[some])) for i, key in enumerate(panes.table.columns)}
+        floats, ints = tallies.of(some).columns(panes.aggregation.kinds)
+        cells = {"pane": pa.array(places[some]), "rows": pa.array(rows[some]), "floats": floats, "ints": ints}
+        yield int(mine[some[0]]), dump({"panes": pa.table({**keys, **cells})}, {})
+
+
+def merged(layout: Layout, found: Iterable[tuple[int, bytes, Any]]) -> Iterator[pa.RecordBatch]:
+    """Windows from the panes of all tasks, which come shard by shard, each with the latest `at` of all rows."""
+    for _, some in groupby(found, key=lambda piece: piece[0]):
+        panes, latest = _Panes(layout), None
+        for _, data, latest in some:  # noqa: B007  # it is the same in all
+            panes.merge(load(data)[0]["panes"])
+        yield from panes.sent(latest)
+
+
+def windows_of(layout: Layout, rows: pa.Table) -> pa.Table:
+    """The windows of rows in memory."""
+    panes, schema = _Panes(layout), layout.emitter.schema
+    if not len(rows):
+        return schema.empty_table()
+    for first in range(0, len(rows), _ROWS):
+        panes.take(rows.slice(first, _ROWS).combine_chunks())
+    at = layout.progress.numbers(in_one(rows.column("at")))
+    found = pa.Table.from_batches(panes.sent(at.max()), schema)
+    named = [(name, "ascending") for name in layout.plan.keys]
+    if not named:
+        return found
+    # keys in their order, as frames come
+    return found.take(pc.sort_indices(found.select([name for name, _ in named]), sort_keys=named))

@@ -1,0 +1,248 @@
+"""Windows by window-id: what a row belongs to, whatever the order of arrival."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+import panewise as pw
+from panewise.kernel import window_oracle
+from panewise.kernel.bundle import load
+from panewise.kernel.oracle import Row
+from panewise.kernel.windowbatch import merged, partials
+from panewise.kernel.windows import Grid
+from panewise.local.runner import apply_local
+from panewise.local.stream import LocalStream
+from panewise.spec.aggregates import aggregates
+
+AGG = {
+    "n": "count(*)",
+    "there": "count(x)",
+    "total": "sum(x)",
+    "low": "min(x)",
+    "high": "max(x)",
+    "mean": "avg(x)",
+    "spread": "stddev(x)",
+    "head": "first(x)",
+    "tail": "last(x)",
+    "whole": "sum(i)",
+    "least": "min(i)",
+}
+CALLS = aggregates(AGG)
+SIZES = st.integers(1, 30)
+
+
+@st.composite
+def grids(draw: st.DrawFn, real: bool = False) -> Grid:
+    size, slide = draw(st.none() | SIZES), draw(SIZES)
+    origin = draw(st.integers(-20, 20))
+    begins = size is None or draw(st.booleans())
+    if not real:
+        return Grid(size, slide, origin, begins)
+    unit = draw(st.sampled_from([1.0, 0.1, 0.37, 1e-3, 1e6]))
+    return Grid(None if size is None else size * unit, slide * unit, origin * unit, begins)
+
+
+@given(grid=grids(), t=st.integers(-100, 100), w=st.integers(-120, 120))
+def test_wids_and_extent_are_inverses(grid: Grid, t: int, w: int) -> None:
+    start, end = grid.extent(w)
+    first, last = grid.wids(t)
+    exists = not grid.begins or w >= 0
+    assert (first <= w <= last) == (start <= t < end and exists)
+    assert (start, end) == window_oracle.extent(w, grid.range, grid.slide, grid.origin, grid.begins)
+    if grid.range is not None and not grid.begins:
+        ids = window_oracle.wids(t, int(grid.range), int(grid.slide), int(grid.origin))
+        assert ids == list(range(first, last + 1))
+
+
+@given(data=st.data(), w=st.integers(-120, 120))
+def test_wids_and_extent_are_inverses_for_real_numbers(data: st.DataObject, w: int) -> None:
+    grid = data.draw(grids(real=True))
+    start, end = grid.extent(w)
+    near = st.sampled_from([start, end, math.nextafter(start, -math.inf), math.nextafter(end, -math.inf)])
+    t = data.draw(near | st.floats(-100 * grid.slide, 100 * grid.slide))
+    first, last = grid.wids(t)
+    assert (first <= w <= last) == (start <= t < end and (not grid.begins or w >= 0))
+
+
+@given(grid=grids(), ws=st.lists(st.integers(-(2**62), 2**62), min_size=1), small=st.booleans())
+def test_bounds_are_extents_as_far_as_numbers_go(grid: Grid, ws: list[int], small: bool) -> None:
+    ids = [w % 1000 - 500 for w in ws] if small else ws
+    start, end = grid.bounds(np.array(ids, np.int64))
+    low, high = -(2**63), 2**63 - 1
+    for w, s, e in zip(ids, start.tolist(), end.tolist(), strict=True):
+        begin, stop = grid.extent(w)
+        assert e == min(max(stop, low), high)
+        assert s == min(max(begin, low), high) or not small
+
+
+def plan_of(grid: Grid, punctuation: Any = None) -> pw.Plan:
+    origin = grid.origin if grid.begins else None
+    if grid.range is None:
+        plan = pw.landmark_windows(grid.slide, origin=grid.origin)
+    elif grid.range == grid.slide:
+        plan = pw.tumbling_windows(grid.range, origin=origin)
+    else:
+        plan = pw.sliding_windows(grid.range, grid.slide, origin=origin)
+    return plan.by("k").at("t", punctuation)
+
+
+def without_free_origin(grid: Grid) -> Grid:
+    """An origin that is not given is 0."""
+    return grid if grid.begins else Grid(grid.range, grid.slide, 0.0 if grid.real else 0)
+
+
+Rows = list[tuple[int, Any, float | None, int | None]]
+VALUES = st.none() | st.sampled_from([0.0, -0.0, 0.5, 1e16, -1e16, 3.25, math.nan])
+WHOLES = st.none() | st.integers(-5, 5)
+
+
+@st.composite
+def streams(draw: st.DrawFn, grid: Grid) -> Rows:
+    at = st.integers(-60, 60)
+    if grid.real:
+        at = at.map(lambda n: n * grid.slide / 4) | st.none()
+    return draw(st.lists(st.tuples(st.integers(0, 2), at, VALUES, WHOLES), max_size=25))
+
+
+def table(rows: Rows, real: bool) -> pa.Table:
+    kinds = [pa.int64(), pa.float64() if real else pa.int64(), pa.float64(), pa.int64()]
+    columns = zip(*rows, strict=True) if rows else [()] * 4
+    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
+    return pa.table(arrays, names=["k", "t", "x", "i"])
+
+
+def expected(grid: Grid, rows: Rows) -> dict[tuple[int, int], tuple[Any, ...]]:
+    found = {}
+    ats = [t for _, t, _, _ in rows if t is not None and (not grid.begins or t >= grid.origin)]
+    for key in {k for k, *_ in rows}:
+        inputs = [
+            Row(t, (), (), tuple(None if c.argument is None else x if c.argument == "x" else i for _, c in CALLS))
+            for k, t, x, i in rows
+            if k == key and t is not None
+        ]
+        for w in window_oracle.windows(
+            inputs, grid.range, grid.slide, grid.origin, grid.begins, CALLS, max(ats, default=None)
+        ):
+            found[key, w.id] = (w.start, w.end, w.rows, w.aggregates)
+    return found
+
+
+def told(found: list[dict[str, Any]]) -> dict[tuple[int, int], tuple[Any, ...]]:
+    made = {}
+    for row in found:
+        segment = row["segment"]
+        assert (segment["bounds"], row["status"]) == ("[)", "final")
+        assert (row["k"], segment["id"]) not in made
+        made[row["k"], segment["id"]] = (segment["start"], segment["end"], row["rows"], tuple(row[n] for n in AGG))
+    return made
+
+
+def same(found: dict[Any, tuple[Any, ...]], wanted: dict[Any, tuple[Any, ...]]) -> bool:
+    assert found.keys() == wanted.keys()
+    for key, (start, end, rows, made) in found.items():
+        assert (start, end, rows) == wanted[key][:3]
+        for name, a, b in zip(AGG, made, wanted[key][3], strict=True):
+            close = a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6))
+            assert close, (key, name, a, b)
+    return True
+
+
+@given(data=st.data(), real=st.booleans())
+def test_windows_in_memory_are_those_of_the_definition(data: st.DataObject, real: bool) -> None:
+    grid = without_free_origin(data.draw(grids(real)))
+    rows = data.draw(streams(grid))
+    found = pw.segments_local(plan_of(grid), table(rows, real), AGG)
+    assert same(told(found.to_pylist()), expected(grid, rows))
+
+
+@given(data=st.data(), real=st.booleans(), shards=st.integers(1, 3))
+def test_windows_do_not_depend_on_where_rows_lie(data: st.DataObject, real: bool, shards: int) -> None:
+    """Tasks add up their own rows; what they send is merged in any order."""
+    grid = without_free_origin(data.draw(grids(real)))
+    rows = data.draw(streams(grid))
+    plan = plan_of(grid)
+    applied = apply_local(plan, CALLS, table(rows, real))
+    present = applied.rows.filter(applied.rows.column("at").is_valid())
+    dealt = present.append_column("shard", pa.array([k % shards for k in present.column("k0").to_pylist()], pa.int32()))
+    places = sorted(data.draw(st.lists(st.integers(0, len(dealt)), max_size=3)))
+    pieces = []
+    for first, last in zip([0, *places], [*places, len(dealt)], strict=True):
+        pieces += list(partials(applied.layout, dealt.slice(first, last - first).to_batches()))
+    at = applied.layout.progress.numbers(present.column("at").combine_chunks())
+    latest = at.max() if len(at) else None
+    pieces = sorted(data.draw(st.permutations(pieces)), key=lambda piece: piece[0])
+    assert all("panes" in load(data_)[0] for _, data_ in pieces)
+    found = [row for b in merged(applied.layout, [(*p, latest) for p in pieces]) for row in b.to_pylist()]
+    whole = told(pw.segments_local(plan, table(rows, real), AGG).to_pylist())
+    assert same(told(found), whole)
+
+
+def lateness(rows: Rows) -> float:
+    worst, top = 0, -math.inf
+    for _, t, _, _ in rows:
+        if t is not None:
+            worst, top = max(worst, top - t if top > t else 0), max(top, t)
+    return worst
+
+
+@given(
+    data=st.data(),
+    real=st.booleans(),
+    shards=st.sampled_from([1, 2, 4]),
+    late=st.sampled_from(["generous", "consistent"]),
+)
+def test_a_stream_sends_the_windows_of_the_batch(data: st.DataObject, real: bool, shards: int, late: str) -> None:
+    grid = without_free_origin(data.draw(grids(real)))
+    rows = data.draw(streams(grid))
+    slack = lateness(rows)
+    plan = plan_of(grid, pw.slack(math.nextafter(slack, math.inf) if real else slack, late=late))
+    stream = LocalStream(plan, AGG, shards=shards)
+    found = stream.feed(table([], real)).to_pylist()
+    places = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
+    for first, last in zip([0, *places], [*places, len(rows)], strict=True):
+        found += stream.feed(table(rows[first:last], real)).to_pylist()
+    found += stream.finish().to_pylist()
+    assert {row["reason"] for row in stream.late} <= {"null_at", "before_origin"}
+    assert stream.waiting == 0
+    assert same(told(found), expected(grid, rows))
+
+
+@given(data=st.data(), late=st.sampled_from(["generous", "consistent"]))
+def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataObject, late: str) -> None:
+    """One row at a time: consistent leaves a late row out of all its windows, generous of those that are complete."""
+    grid = without_free_origin(data.draw(grids()))
+    rows = data.draw(streams(grid))
+    slack = data.draw(st.integers(0, 10))
+    stream = LocalStream(plan_of(grid, pw.slack(slack, late=late)), {"total": "sum(i)"}, shards=2)
+    found = stream.feed(table([], False)).to_pylist()
+    closed, kept, top, dropped = -math.inf, [], -math.inf, 0
+    for row in rows:
+        found += stream.feed(table([row], False)).to_pylist()
+        t = row[1]
+        if (grid.begins and t < grid.origin) or (late == "consistent" and t <= closed):
+            dropped += 1
+        else:
+            # complete are the windows that end at or before what may still come
+            mine = [
+                w for w in range(-200, 200) if grid.wids(t)[0] <= w <= grid.wids(t)[1] and grid.edge(w + 1) > closed + 1
+            ]
+            dropped += not mine
+            kept.append((row, set(mine)))
+        top = max(top, t)
+        closed = max(closed, top - slack - 1)
+    found += stream.finish().to_pylist()
+    totals: dict[tuple[int, int], int] = {}
+    for (k, _, _, _), mine in kept:
+        for w in mine:
+            totals[k, w] = totals.get((k, w), 0) + 1
+    if grid.range is None:
+        return
+    assert {(r["k"], r["segment"]["id"]): r["rows"] for r in found} == totals
+    if grid.range >= grid.slide:
+        assert len(stream.late) == dropped
