@@ -20,9 +20,18 @@ from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
-from panewise.windows import landmark_windows, sliding_windows, tumbling_windows
+from panewise.window_builders import (
+    ROW_NUMBER,
+    landmark_windows,
+    row_windows,
+    slide_by_tuple_windows,
+    sliding_windows,
+    tumbling_windows,
+    windows,
+)
 
 __all__ = [
+    "ROW_NUMBER",
     "Control",
     "CustomScheme",
     "DataError",
@@ -46,14 +55,17 @@ __all__ = [
     "ordered_per",
     "outputs",
     "progress",
+    "row_windows",
     "schedule",
     "segments_local",
     "session",
     "session_frames",
     "slack",
+    "slide_by_tuple_windows",
     "sliding_windows",
     "threshold_frames",
     "trend_frames",
     "tumbling_windows",
     "watermark",
+    "windows",
 ]

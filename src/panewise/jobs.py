@@ -11,7 +11,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from panewise import builders, windows
+from panewise import builders, window_builders
 from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
 from panewise.spec.aggregates import aggregates
@@ -25,12 +25,15 @@ from panewise.spec.frames import (
     CustomFrames,
     DeltaFrames,
     HysteresisFrames,
+    RowWindows,
     Scheme,
     SessionFrames,
     ThresholdFrames,
     TrendFrames,
+    TupleWindows,
     Value,
     Windows,
+    WindowScheme,
 )
 from panewise.spec.job import SCREEN, FillTables, Plot, Sink, Source, StreamOptions
 from panewise.spec.options import Saturated, Starts
@@ -51,7 +54,7 @@ from panewise.spec.tables import (
 __all__ = ["Job", "job_from_toml", "job_to_toml", "plan_from_mapping", "plan_to_mapping", "read_job"]
 
 _SCHEMES = {name: getattr(builders, name) for name in builders.__all__ if name.endswith("_frames")}
-_SCHEMES |= {name: getattr(windows, name) for name in windows.__all__}
+_SCHEMES |= {name: getattr(window_builders, name) for name in window_builders.__all__ if name.endswith("_windows")}
 _TABLES = ("source", "plan", "agg", "fill", "stream", "sink", "plot")
 _NEEDS_STREAM = '[stream] is missing: a stream needs a checkpoint. Add [stream] with checkpoint = "out/checkpoint".'
 _NO_STREAM = "[stream] says how a stream is run, and [source] is none. Add stream = true to it, or leave [stream] out."
@@ -214,12 +217,19 @@ def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
         case Windows():
             sizes = {"range": written(scheme.range), "slide": written(scheme.slide)}
             return "sliding_windows", {**sizes, "origin": scheme.origin}
+        case RowWindows():
+            rows = {"range": scheme.range, "slide": scheme.slide, "partitioned": scheme.partitioned}
+            return "row_windows", rows
+        case TupleWindows():
+            numbered = None if scheme.numbered is None else scheme.numbered.text
+            ends = {"range": written(scheme.range), "every": scheme.every, "numbered": numbered}
+            return "slide_by_tuple_windows", ends
 
 
 def _shared_options(scheme: Scheme) -> dict[str, Any]:
     """The options that several schemes have."""
     options: dict[str, Any] = {}
-    if isinstance(scheme, Windows):
+    if isinstance(scheme, WindowScheme):
         return options
     if isinstance(scheme, ChainFrames):
         if not isinstance(scheme, AggregateFrames):

@@ -16,14 +16,14 @@ from panewise.errors import StateError
 from panewise.kernel.operator import FRAMINGS
 from panewise.kernel.shard import Shard
 from panewise.kernel.state import VERSION, pack_state, unpack_state
-from panewise.spec.frames import Windows
+from panewise.spec.frames import RowWindows, TupleWindows, Windows
 
 NAMES = sorted(STORIES)
 STORED = sorted(FOLDER.glob("v*-*.bin"))
 
 
 def test_every_scheme_has_a_story() -> None:
-    assert {type(story.plan.scheme) for story in STORIES.values()} == {*FRAMINGS, Windows}
+    assert {type(story.plan.scheme) for story in STORIES.values()} == {*FRAMINGS, Windows, RowWindows, TupleWindows}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,7 +40,7 @@ def test_state_goes_there_and_back(name: str) -> None:
         assert restored.state() == state
         waited, opened = max(waited, one["counts"]["waiting"]), max(opened, one["counts"]["open"])
     # windows take rows as they come
-    assert waited > 0 or isinstance(story.plan.scheme, Windows)
+    assert waited > 0 or isinstance(story.plan.scheme, (Windows, TupleWindows))
     assert opened > 0
     assert one["counts"]["waiting"] == 0
     # those that begin at the origin never end

@@ -246,3 +246,103 @@ def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataO
     assert {(r["k"], r["segment"]["id"]): r["rows"] for r in found} == totals
     if grid.range >= grid.slide:
         assert len(stream.late) == dropped
+
+
+# ---- windows of rows, and windows that rows end
+
+
+def feed(stream: LocalStream, rows: Rows, real: bool, data: st.DataObject) -> list[dict[str, Any]]:
+    found = stream.feed(table([], real)).to_pylist()
+    places = sorted(data.draw(st.lists(st.integers(0, len(rows)), max_size=4)))
+    for first, last in zip([0, *places], [*places, len(rows)], strict=True):
+        found += stream.feed(table(rows[first:last], real)).to_pylist()
+    return found + stream.finish().to_pylist()
+
+
+def as_rows(rows: Rows) -> list[tuple[int, Row]]:
+    return [
+        (k, Row(t, (), (), tuple(None if c.argument is None else x if c.argument == "x" else i for _, c in CALLS)))
+        for k, t, x, i in rows
+    ]
+
+
+def tidy(rows: Rows) -> Rows:
+    """NaN is null, and there is one zero: the order of rows that are tied asks."""
+    return [(k, t, None if x is None or math.isnan(x) else x + 0.0, i) for k, t, x, i in rows]
+
+
+def spread(rows: Rows) -> float:
+    ats = [t for _, t, _, _ in rows if t is not None]
+    return max(ats) - min(ats) if ats else 0
+
+
+def by_bounds(found: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
+    made = {}
+    for row in found:
+        segment = row["segment"]
+        key = (row["k"], segment["start"], segment["end"])
+        assert key not in made
+        made[key] = (segment["bounds"], segment["end"], row["rows"], tuple(row[n] for n in AGG))
+    return made
+
+
+@given(data=st.data(), partitioned=st.booleans(), size=st.integers(1, 6), slide=st.integers(1, 6))
+def test_windows_of_rows(data: st.DataObject, partitioned: bool, size: int, slide: int) -> None:
+    rows = tidy(data.draw(streams(Grid(1, 1))))
+    plan = pw.row_windows(size, slide, partitioned=partitioned).by("k")
+    oracle = window_oracle.row_windows(as_rows(rows), size, slide, partitioned, CALLS)
+    wanted = {(k, s.id): (s.start, s.end, s.rows, s.aggregates) for k, found in oracle.items() for s in found}
+    assert same(told(pw.segments_local(plan.at("t"), table(rows, False), AGG).to_pylist()), wanted)
+    stream = LocalStream(plan.at("t", pw.slack(spread(rows))), AGG, shards=data.draw(st.sampled_from([1, 2])))
+    assert same(told(feed(stream, rows, False, data)), wanted)
+    assert (stream.late, stream.waiting, stream.open) == ([], 0, 0)
+
+
+@given(data=st.data(), real=st.booleans(), every=st.integers(1, 4), numbered=st.booleans())
+def test_windows_that_rows_end(data: st.DataObject, real: bool, every: int, numbered: bool) -> None:
+    size = data.draw(st.integers(1, 40)) * (0.25 if real else 1)
+    rows = data.draw(streams(Grid(1.0, 1.0) if real else Grid(1, 1)))
+    plan = pw.slide_by_tuple_windows(size, every=every, numbered="i" if numbered else None).by("k")
+    wanted = {}
+    for key in {k for k, *_ in rows}:
+        mine = [n for n, row in enumerate(rows) if row[0] == key]
+        numbers = [rows[n][3] for n in mine] if numbered else None
+        inputs = [as_rows(rows)[n][1] for n in mine]
+        for s in window_oracle.tuple_windows(inputs, size, every, numbers, CALLS):
+            wanted[key, s.start, s.end] = (s.bounds, s.end, s.rows, s.aggregates)
+    found = pw.segments_local(plan.at("t"), table(rows, real), AGG).to_pylist()
+    assert same(by_bounds(found), wanted)
+    slack = math.nextafter(spread(rows), math.inf) if real else spread(rows)
+    stream = LocalStream(plan.at("t", pw.slack(slack)), AGG, shards=data.draw(st.sampled_from([1, 2])))
+    assert same(by_bounds(feed(stream, rows, real, data)), wanted)
+    assert {row["reason"] for row in stream.late} <= {"null_at"}
+    assert (stream.waiting, stream.open) == (0, 0)
+
+
+@given(data=st.data(), late=st.sampled_from(["generous", "consistent"]), every=st.integers(1, 3))
+def test_late_rows_of_windows_that_rows_end(data: st.DataObject, late: str, every: int) -> None:
+    """One row at a time: a late row ends no window; it is in those that end later, if slack is generous."""
+    rows = [(0, t, None, i) for _, t, _, i in data.draw(streams(Grid(1, 1)))]
+    size, slack = data.draw(st.integers(1, 30)), data.draw(st.integers(0, 10))
+    plan = pw.slide_by_tuple_windows(size, every=every, numbered="i").by("k").at("t", pw.slack(slack, late=late))
+    stream = LocalStream(plan, {"n": "count(*)"})
+    found = stream.feed(table([], False)).to_pylist()
+    closed, top, ends, members, dropped = -math.inf, -math.inf, set(), [], 0
+    for row in rows:
+        found += stream.feed(table([row], False)).to_pylist()
+        t, number = row[1], row[3]
+        if t > closed:
+            members.append((t, -math.inf))
+            if number is not None and number % every == 0:
+                ends.add(t)
+        elif late == "generous" and t > closed + 1 - size:
+            # it counts in windows that end after what is complete
+            members.append((t, closed))
+        else:
+            dropped += 1
+        top = max(top, t)
+        closed = max(closed, top - slack - 1)
+    found += stream.finish().to_pylist()
+    wanted = {end: sum(end - size < t <= end and end > after for t, after in members) for end in ends}
+    assert {row["segment"]["id"]: row["n"] for row in found} == wanted
+    assert len(stream.late) == dropped

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 import panewise as pw
 from panewise.errors import InputError, SpecError
+from spark.tables import rows as table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,5 +81,26 @@ def test_what_windows_do_not_have_is_refused(rows: DataFrame) -> None:
         pw.tumbling_windows("1 hour").at("ts", tie_break="v").segments(rows)
     with pytest.raises(SpecError, match="a window is sent once"):
         pw.tumbling_windows("1 hour").at("ts").segments(rows, emit="fragments")
+    with pytest.raises(SpecError, match="rows of all keys are numbered together"):
+        pw.row_windows(5).by("k").at("ts", pw.ordered_per("k")).segments(rows)
     with pytest.raises(InputError, match="`range` \\(60\\) is a number, but `at` is a timestamp"):
         pw.tumbling_windows(60).at("ts").segments(rows)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pw.row_windows(50, 20).by("k"),
+        pw.row_windows(7, partitioned=True).by("k"),
+        pw.slide_by_tuple_windows("90 seconds").by("k"),
+        pw.slide_by_tuple_windows("10 minutes", every=5).by("k"),
+        pw.slide_by_tuple_windows("10 minutes", every=50, numbered="v"),
+    ],
+)
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_other_windows_are_those_of_a_table_in_memory(rows: DataFrame, plan: pw.Plan, partitions: int) -> None:
+    calls = {**AGG, "first": "first(v)", "last": "last(x)", "spread": "stddev(x)"}
+    found = plan.at("ts").agg(rows.repartition(partitions), calls).toArrow()
+    wanted = pw.segments_local(plan.at("ts"), rows.toArrow(), calls)
+    assert table_rows(found) == table_rows(wanted)
+    assert len(wanted) > 20

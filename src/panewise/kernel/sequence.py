@@ -19,11 +19,13 @@ from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page
 from panewise.kernel.progress import Progress, check_amounts, progress_of
+from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.windows import grid_of
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.frames import Value, Windows
+from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
+from panewise.spec.punctuate import per_key
 
 __all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
 
@@ -70,7 +72,7 @@ class Layout:
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)
-        if isinstance(self.plan.scheme, Windows):
+        if isinstance(self.plan.scheme, WindowScheme):
             self._check_windows(self.plan.scheme)
         if self.plan.punctuation is not None:
             check_amounts(self.plan.punctuation.amounts, self.progress)
@@ -86,10 +88,16 @@ class Layout:
             if key.lower() in named:
                 raise SpecError(f"`agg` ({key!r}) can't name a result: it is a key column. Choose another name.")
 
-    def _check_windows(self, windows: Windows) -> None:
-        grid_of(windows, self.progress)
-        if self.plan.ties != "all" or self.plan.tie_break:
+    def _check_windows(self, windows: WindowScheme) -> None:
+        if isinstance(windows, Windows):
+            grid_of(windows, self.progress)
+        if self.plan.ties != "all" or (self.plan.tie_break and not isinstance(windows, RowWindows)):
             raise SpecError("`ties` and `tie_break` order rows, and windows do not ask in which order. Leave them out.")
+        if self.plan.one_sequence and (per_key(self.plan) or is_per_key(self.plan)):
+            raise SpecError(
+                "`punctuation` tells of single keys, but rows of all keys are numbered together. "
+                "Promise for all keys, or give `partitioned=True`."
+            )
         if self.emit != FINAL:
             raise SpecError(
                 f"`emit` ({self.emit.mode!r}) is for frames: a window is sent once, complete. Leave it out."
@@ -109,7 +117,9 @@ class Layout:
     def emitter(self) -> Emitter:
         """What makes the results."""
         keys = [pa.field(name, arrow) for name, arrow in zip(self.plan.keys, self.key_types, strict=True)]
-        return Emitter(self.plan.scheme, keys, self.progress, self.aggregation, self.emit)
+        # windows of rows are bounded by the numbers of rows
+        bounds = Progress("whole", pa.int64()) if isinstance(self.plan.scheme, RowWindows) else self.progress
+        return Emitter(self.plan.scheme, keys, bounds, self.aggregation, self.emit)
 
     @property
     def operator(self) -> SegmentOperator:

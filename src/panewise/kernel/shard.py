@@ -81,6 +81,13 @@ class Shard:
     def _made(self, layout: Layout) -> Any:
         return layout.operator
 
+    def _kept(self) -> dict[str, Array]:
+        """What else there is to keep."""
+        return {}
+
+    def _resume(self, arrays: dict[str, Array]) -> None:
+        """Take out what else was kept."""
+
     @property
     def punctuator(self) -> Punctuator:
         """How far the stream has come."""
@@ -95,7 +102,7 @@ class Shard:
     def state(self) -> bytes:
         """All that the next micro-batch needs."""
         until = self._arrivals.until
-        arrays = {**self._operator.state(len(until)), "until": until, "last": self._last}
+        arrays = {**self._operator.state(len(until)), **self._kept(), "until": until, "last": self._last}
         tables = {"arrays": as_table(arrays)}
         if self._table.columns:
             tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._table.columns)})
@@ -111,6 +118,7 @@ class Shard:
         check_fingerprint(facts["plan"], self._fingerprint)
         arrays = as_arrays(tables["arrays"])
         self._arrivals.until, self._last = arrays.pop("until"), arrays.pop("last")
+        self._resume(arrays)
         self._operator.resume(arrays)
         self._table.size = len(self._last)
         if "keys" in tables:
@@ -172,8 +180,21 @@ class Shard:
 
     def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
         """Let go of what progress has passed, and tell the operator how far each key has come."""
-        rows, slots, at = self._with_waiting(fresh, slots)
+        rows, slots, at = self._released(fresh, slots)
         count = len(self._table)
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
+        ends = np.full(count, self.punctuator.final)
+        reached = self._arrivals.until
+        told = reached > self._progress.nothing
+        batch = rows.combine_chunks().to_batches()[0] if rows is not None and len(rows) else self._reader.empty()
+        soonest = self._progress.above(reached)
+        page = self._reader.page(batch, at, offsets, np.arange(count), ends, (told, reached, soonest))
+        return self._operator.on_page(page)
+
+    def _released(self, fresh: pa.Table | None, slots: Array) -> tuple[pa.Table | None, Array, Array]:
+        """The rows that progress has passed by now, in order; the others wait."""
+        rows, slots, at = self._with_waiting(fresh, slots)
         self._arrivals.advance(slots, at)
         if self._every is not None and len(at):
             self._follow(slots, at, self._every)
@@ -186,20 +207,11 @@ class Shard:
         else:
             self._waiting = None
         if rows is not None and len(at):
-            order = sort_indices(slots, count, at, self._ordering(rows))
-            order = self._without_ties(order, slots, at)
+            order = self._without_ties(self._order(rows, slots, at), slots, at)
             rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
             if self._every is not None:
                 np.maximum.at(self._last, slots, at)
-        offsets = np.zeros(count + 1, np.int64)
-        np.cumsum(np.bincount(slots, minlength=count), out=offsets[1:])
-        ends = np.full(count, self.punctuator.final)
-        reached = self._arrivals.until
-        told = reached > self._progress.nothing
-        batch = rows.combine_chunks().to_batches()[0] if rows is not None and len(rows) else self._reader.empty()
-        soonest = self._progress.above(reached)
-        page = self._reader.page(batch, at, offsets, np.arange(count), ends, (told, reached, soonest))
-        return self._operator.on_page(page)
+        return rows, slots, at
 
     def _with_waiting(self, fresh: pa.Table | None, slots: Array) -> tuple[pa.Table | None, Array, Array]:
         """The rows of this micro-batch and those that wait since earlier ones."""
@@ -233,8 +245,8 @@ class Shard:
         _contiguous(at[order], slots[order], exact(every), exact(self._reach), first, known, until)
         self._arrivals.until = until
 
-    def _ordering(self, rows: pa.Table) -> pa.Table:
-        return rows.drop_columns(["at"])
+    def _order(self, rows: pa.Table, slots: Array, at: Array) -> Array:
+        return sort_indices(slots, len(self._table), at, rows.drop_columns(["at"]))
 
     def _without_ties(self, order: Array, slots: Array, at: Array) -> Array:
         ties = self._layout.plan.ties

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from panewise.kernel.oracle import Number, Row, Segment, fill
 from panewise.spec.aggregates import Aggregate
 
-__all__ = ["extent", "wids", "windows"]
+__all__ = ["extent", "row_windows", "tuple_windows", "wids", "windows"]
 
 
 def extent(
@@ -68,4 +69,49 @@ def windows(
         inside, made = fill((start, end, "[)"), kept, agg)
         if inside:
             found.append(Segment(w, start, end, "[)", len(inside), "final", False, made))
+    return found
+
+
+def row_windows(
+    keyed: Sequence[tuple[object, Row]],
+    range: int,
+    slide: int,
+    partitioned: bool,
+    agg: tuple[tuple[str, Aggregate], ...] = (),
+) -> dict[object, list[Segment]]:
+    """The windows of rows (each with its key) by their numbers, from 1 in order: of each key, or of all."""
+    known = [(key, row) for key, row in keyed if row.at is not None and math.isfinite(row.at)]
+    found: dict[object, list[Segment]] = {}
+    for key in {key for key, _ in known}:
+        sequence = [(k, row) for k, row in known if k == key or not partitioned]
+        sequence.sort(key=lambda pair: (pair[1].at, pair[1].tie, pair[0], _rank(pair[1])))
+        numbered = [replace(row, at=n) for n, (k, row) in enumerate(sequence, 1) if k == key]
+        found[key] = windows(numbered, range, slide, 1, True, agg)
+    return found
+
+
+def _rank(row: Row) -> tuple[tuple[bool, Number], ...]:
+    """Rows that nothing else orders are ordered by what is read of them, null first."""
+    return tuple((v is not None, 0 if v is None else v) for v in row.inputs)
+
+
+def tuple_windows(
+    rows: Sequence[Row],
+    range: Number,
+    every: int = 1,
+    numbers: Sequence[float | None] | None = None,
+    agg: tuple[tuple[str, Aggregate], ...] = (),
+) -> list[Segment]:
+    """The windows that rows of one key end: (at - range, at], for every row, for every n-th in order, or by number."""
+    known = [n for n, row in enumerate(rows) if row.at is not None and math.isfinite(row.at)]
+    in_order = sorted(known, key=lambda n: rows[n].at)
+    if numbers is None:
+        ends = {rows[n].at for rank, n in enumerate(in_order, 1) if rank % every == 0}
+    else:
+        told = {n: numbers[n] for n in known}
+        ends = {rows[n].at for n, number in told.items() if number is not None and number % every == 0}
+    found: list[Segment] = []
+    for at in sorted(ends):
+        inside, made = fill((at - range, at, "(]"), rows, agg)
+        found.append(Segment(len(found), at - range, at, "(]", len(inside), "final", False, made))
     return found

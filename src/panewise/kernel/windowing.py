@@ -20,7 +20,7 @@ from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array
 from panewise.kernel.windows import Grid
 
-__all__ = ["WindowOperator"]
+__all__ = ["Entries", "WindowOperator", "groups"]
 
 _NONE = np.int64(np.iinfo(np.int64).min // 4)
 """No window yet."""
@@ -152,21 +152,26 @@ def _slide(entries: Any, edges: Any, grid: Any, span: Any, kinds: Any, out: Any)
             w += 1
 
 
-class WindowOperator:
-    """The open panes of some keys: rows come in, and windows go out once nothing more of them comes."""
+def groups(owners: Array) -> tuple[Array, Array]:
+    """The keys of entries in order, and where those of each begin; at the end, how many there are."""
+    starts = np.flatnonzero(np.diff(owners, prepend=-1))
+    return owners[starts], np.append(starts, len(owners))
 
-    def __init__(self, grid: Grid, aggregation: Aggregation) -> None:
-        self._grid, self._aggregation = grid, aggregation
-        self._hold(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), self._tally(0))
-        self._sent = np.empty(0, np.int64)
-        """The last window of each key that can't change any more."""
+
+class Entries:
+    """Tallies of rows, by key and place: what is open of windows while rows come in any order."""
+
+    def __init__(self, aggregation: Aggregation) -> None:
+        self._aggregation = aggregation
+        none = np.empty(0, np.int64)
+        self._hold(none, none, none, none, self._tally(0))
 
     def _tally(self, count: int) -> Tallies:
         return Tallies.empty(count, len(self._aggregation))
 
-    def _hold(self, owners: Array, panes: Array, rows: Array, tallies: Tallies) -> None:
+    def _hold(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Entries; arrays may be longer than their number later, with room for more."""
-        self._owners, self._panes, self._rows, self._tallies = owners, panes, rows, tallies
+        self._owners, self._panes, self._rows, self._marks, self._tallies = owners, panes, rows, marks, tallies
         self._count = len(owners)
         self._heads = _headed(owners, panes, len(owners))
 
@@ -174,35 +179,74 @@ class WindowOperator:
         return self._count
 
     @property
-    def entries(self) -> tuple[Array, Array, Array, Tallies]:
-        """Owner, pane, number of rows and tally of all that is open."""
+    def entries(self) -> tuple[Array, Array, Array, Array, Tallies]:
+        """Key, place, number of rows, of marked rows, and tally of each."""
         n = self._count
         tallies = Tallies(self._tallies.floats[:n], self._tallies.ints[:n])
-        return self._owners[:n], self._panes[:n], self._rows[:n], tallies
+        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], tallies
 
-    def take(self, slots: Array, at: Array, inputs: Any, keys: int) -> None:
-        """Add rows to the panes of their keys, of which there are so many by now."""
-        found = self._grown(slots, self._grid.pane_of(at), keys)
+    def in_order(self) -> tuple[Array, Array, Array, Array, Tallies]:
+        """The same by key, then place."""
+        owners, panes, rows, marks, tallies = self.entries
+        order = np.lexsort((panes, owners))
+        return owners[order], panes[order], rows[order], marks[order], tallies.of(order)
+
+    def add(self, slots: Array, places: Array, at: Array, inputs: Any, keys: int, marked: Array | None = None) -> None:
+        """Add rows, each at its place, to their keys, of which there are so many by now."""
+        found = self._grown(slots, places, keys)
         tally.tally_owned(self._tallies.floats, self._tallies.ints, found, inputs, tally.ranks(at))
         self._rows[: self._count] += np.bincount(found, minlength=self._count)
+        if marked is not None:
+            self._marks[: self._count] += np.bincount(found[marked], minlength=self._count)
 
-    def merge(self, slots: Array, panes: Array, rows: Array, tallies: Tallies, keys: int) -> None:
-        """Add panes that others have made."""
-        found = self._grown(slots, panes, keys)
+    def merge(self, slots: Array, places: Array, rows: Array, marks: Array, tallies: Tallies, keys: int) -> None:
+        """Add what others have added up."""
+        found = self._grown(slots, places, keys)
         self._tallies.merge(found, self._aggregation.kinds, tallies)
         np.add.at(self._rows, found, rows)
+        np.add.at(self._marks, found, marks)
 
-    def _grown(self, slots: Array, panes: Array, keys: int) -> Array:
+    def _grown(self, slots: Array, places: Array, keys: int) -> Array:
         held = (self._heads, self._owners, self._panes, self._count)
-        found, self._heads, self._owners, self._panes, self._count = _found(slots, panes, *held, keys)
+        found, self._heads, self._owners, self._panes, self._count = _found(slots, places, *held, keys)
         lack = len(self._owners) - len(self._rows)
         if lack:
             none = self._tally(lack)
-            self._rows = np.concatenate([self._rows, np.zeros(lack, np.int64)])
+            self._rows, self._marks = (np.append(a, np.zeros(lack, np.int64)) for a in (self._rows, self._marks))
             self._tallies = Tallies(
                 np.concatenate([self._tallies.floats, none.floats]), np.concatenate([self._tallies.ints, none.ints])
             )
         return np.asarray(found)
+
+    @property
+    def open(self) -> int:
+        """How many entries are open."""
+        return len(self)
+
+    def held(self) -> dict[str, Array]:
+        """All that is open, for the state."""
+        owners, panes, rows, marks, tallies = self.entries
+        cells = {"floats": tallies.floats, "ints": tallies.ints}
+        return {"owners": owners, "panes": panes, "pane_rows": rows, "marks": marks, **cells}
+
+    def hold(self, arrays: Mapping[str, Array]) -> None:
+        """Go on with what was open."""
+        tallies = Tallies(arrays["floats"], arrays["ints"])
+        self._hold(arrays["owners"], arrays["panes"], arrays["pane_rows"], arrays["marks"], tallies)
+
+
+class WindowOperator(Entries):
+    """The open panes of some keys: rows come in, and windows go out once nothing more of them comes."""
+
+    def __init__(self, grid: Grid, aggregation: Aggregation) -> None:
+        super().__init__(aggregation)
+        self._grid = grid
+        self._sent = np.empty(0, np.int64)
+        """The last window of each key that can't change any more."""
+
+    def take(self, slots: Array, at: Array, inputs: Any, keys: int) -> None:
+        """Add rows to the panes of their keys."""
+        self.add(slots, self._grid.pane_of(at), at, inputs, keys)
 
     def close(self, complete: Array) -> None:
         """Of each key, no window up to `complete` is sent any more."""
@@ -210,12 +254,9 @@ class WindowOperator:
 
     def release(self, complete: Array) -> Segments:
         """The windows of each key up to `complete`; panes that no later window has are forgotten."""
-        owners, panes, rows, tallies = self.entries
-        order = np.lexsort((panes, owners))
-        owners, panes, rows, tallies = owners[order], panes[order], rows[order], tallies.of(order)
+        owners, panes, rows, marks, tallies = self.in_order()
         each, whole = self._grid.panes
-        starts = np.flatnonzero(np.diff(owners, prepend=-1))
-        slots, edges = owners[starts], np.append(starts, len(owners))
+        slots, edges = groups(owners)
         self._sent = self._sent_of(len(complete))
         first = np.maximum(self._sent + 1, 0) if self._grid.begins else self._sent + 1
         span = (first[slots], complete[slots])
@@ -225,7 +266,7 @@ class WindowOperator:
         entries, out = (panes, rows, tallies.floats, tallies.ints), (owner, wids, counted, made.floats, made.ints)
         _slide(entries, edges, (each, whole), span, self._aggregation.kinds, out)
         self.close(complete)
-        self._forget(owners, panes, rows, tallies)
+        self._forget(owners, panes, rows, marks, tallies)
         start, end = self._grid.bounds(wids)
         flags = np.full(total, sg.START_INCLUDED, np.int64)
         folds = tally.as_folds(self._aggregation.kinds, made.floats, made.ints)
@@ -234,35 +275,26 @@ class WindowOperator:
     def _sent_of(self, slots: int) -> Array:
         return np.concatenate([self._sent, np.full(slots - len(self._sent), _NONE)])
 
-    def _forget(self, owners: Array, panes: Array, rows: Array, tallies: Tallies) -> None:
+    def _forget(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Keep the panes that a later window has; where all later ones have them, those that are full become one."""
         each, whole = self._grid.panes
         sent = self._sent[owners]
         if self._grid.range is not None:
             kept = (panes + whole) // each - 1 > sent
-            self._hold(owners[kept], panes[kept], rows[kept], tallies.of(kept))
+            self._hold(owners[kept], panes[kept], rows[kept], marks[kept], tallies.of(kept))
             return
         full = panes <= sent
         firsts = np.flatnonzero(np.diff(owners, prepend=-1))
         first = np.repeat(panes[firsts], np.diff(np.append(firsts, len(owners))))
-        self._hold(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), self._tally(0))
-        self.merge(owners, np.where(full, first, panes), rows, tallies, len(self._sent))
-
-    # ---- state
-
-    @property
-    def open(self) -> int:
-        """How many panes are open."""
-        return len(self)
+        none = np.empty(0, np.int64)
+        self._hold(none, none, none, none, self._tally(0))
+        self.merge(owners, np.where(full, first, panes), rows, marks, tallies, len(self._sent))
 
     def state(self, slots: int) -> dict[str, Array]:
         """All that is open, of so many keys."""
-        owners, panes, rows, tallies = self.entries
-        cells = {"floats": tallies.floats, "ints": tallies.ints}
-        return {"owners": owners, "panes": panes, "pane_rows": rows, "sent": self._sent_of(slots), **cells}
+        return {**self.held(), "sent": self._sent_of(slots)}
 
     def resume(self, arrays: Mapping[str, Array]) -> None:
         """Go on with what was open."""
-        tallies = Tallies(arrays["floats"], arrays["ints"])
-        self._hold(arrays["owners"], arrays["panes"], arrays["pane_rows"], tallies)
+        self.hold(arrays)
         self._sent = arrays["sent"]

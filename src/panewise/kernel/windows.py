@@ -18,9 +18,9 @@ from panewise.errors import DataError, InputError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.spec.frames import Windows
+from panewise.spec.frames import RowWindows, Windows
 
-__all__ = ["Grid", "grid_of"]
+__all__ = ["Grid", "grid_of", "row_grid"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 2.0**52
@@ -181,6 +181,11 @@ def _real_panes(at: Any, slide: Any, origin: Any) -> Any:
             j += 1
         found[i] = j
     return found
+
+
+def row_grid(windows: RowWindows) -> Grid:
+    """The windows of a plan on the numbers of rows, which count from 1."""
+    return Grid(windows.range, windows.slide, 1, True)
 
 
 def grid_of(windows: Windows, progress: Progress) -> Grid:

@@ -1,4 +1,7 @@
-"""A shard of a stream of windows: rows are added to panes as they come, in whatever order, and none waits."""
+"""Shards of streams of windows. Rows are added up as they come, and none waits; but for windows of so many rows.
+
+Those number rows in order, so that a row waits, as for frames, until progress has passed it.
+"""
 
 from __future__ import annotations
 
@@ -7,66 +10,155 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel.page import Array
+from panewise.kernel.order import sort_indices
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
+from panewise.kernel.tuples import TupleOperator
 from panewise.kernel.windowing import WindowOperator
-from panewise.kernel.windows import Grid, grid_of
+from panewise.kernel.windows import Grid, grid_of, row_grid
 from panewise.spec.aggregates import input_columns
-from panewise.spec.frames import Windows
+from panewise.spec.frames import RowWindows, TupleWindows, Windows
 from panewise.spec.punctuate import SlackRows, SlackTime
 
-__all__ = ["WindowShard", "new_shard"]
+__all__ = ["new_shard"]
 
 
 def new_shard(layout: Layout, shards: int = 1, state: bytes | None = None) -> Shard:
     """The shard of a plan."""
-    made = WindowShard if isinstance(layout.plan.scheme, Windows) else Shard
-    return made(layout, shards, state)
+    kinds = {Windows: _WindowShard, TupleWindows: _TupleShard, RowWindows: _RowShard}
+    return kinds.get(type(layout.plan.scheme), Shard)(layout, shards, state)
 
 
-class WindowShard(Shard):
-    """The keys of one shard, and their open panes."""
+class _AnyOrder(Shard):
+    """Rows are taken as they come."""
 
     def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
         super().__init__(layout, shards, state)
-        self._inputs = input_columns(layout.agg)
-        if self._grid.begins:
-            self._arrivals.origin = self._grid.origin
         given = layout.plan.punctuation
         if not isinstance(given, (SlackTime, SlackRows)) or given.late == "generous":
             self._arrivals.closed = self._closed
 
-    def _made(self, layout: Layout) -> Any:
+    def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
+        found = super()._gather(pages)
+        # a key that is new has missed what is complete by now
+        self._operator.close(self._complete(self._arrivals.until))
+        return found
+
+    def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
+        """Add rows to what is open, and let go of windows that progress has passed."""
+        at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
+        self._arrivals.advance(slots, at)
+        if fresh is not None and len(at):
+            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), fresh)
+            self._take(fresh, slots.astype(np.int64), at, inputs)
+        return self._operator.release(self._complete(self._arrivals.until, at_end=True))
+
+    def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
+        self._operator.take(slots, at, inputs, len(self._table))
+
+    def _complete(self, until: Array, at_end: bool = False) -> Array:
+        """What promises complete, as the operator takes it."""
+        raise NotImplementedError
+
+    def _closed(self, until: Array) -> Array:
+        """Up to where a row is too late for every window: a late row is missing from those only that are complete."""
+        raise NotImplementedError
+
+
+class _WindowShard(_AnyOrder):
+    """Windows on a grid."""
+
+    def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
+        super().__init__(layout, shards, state)
+        if self._grid.begins:
+            self._arrivals.origin = self._grid.origin
+
+    def _made(self, layout: Layout) -> WindowOperator:
         assert isinstance(layout.plan.scheme, Windows)
         self._grid: Grid = grid_of(layout.plan.scheme, layout.progress)
         return WindowOperator(self._grid, layout.aggregation)
 
-    def _closed(self, until: Array) -> Array:
-        """Up to where all windows are complete: a late row is missing from those only that are."""
-        progress = self._progress
-        over = until >= progress.everything
-        start, _ = self._grid.bounds(self._grid.complete(np.where(over, progress.nothing, until), progress) + 1)
-        return np.where(over, progress.everything, np.minimum(progress.below(start), until))
-
-    def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
-        found = super()._gather(pages)
-        # a key that is new has missed what is complete by now
-        self._operator.close(self._grid.complete(self._arrivals.until, self._progress))
+    def _complete(self, until: Array, at_end: bool = False) -> Array:
+        found = self._grid.complete(until, self._progress)
+        latest = self.punctuator.latest
+        if at_end and self._grid.range is None and latest > self._progress.nothing:
+            # those that go on forever end where the stream does
+            return np.where(until >= self._progress.everything, self._grid.wids(latest)[0], found)
         return found
 
+    def _closed(self, until: Array) -> Array:
+        progress = self._progress
+        over = until >= progress.everything
+        start, _ = self._grid.bounds(self._complete(np.where(over, progress.nothing, until)) + 1)
+        return np.where(over, progress.everything, np.minimum(progress.below(start), until))
+
+
+class _TupleShard(_AnyOrder):
+    """Windows that rows end."""
+
+    def _made(self, layout: Layout) -> TupleOperator:
+        assert isinstance(layout.plan.scheme, TupleWindows)
+        self._range = layout.progress.amount("range", layout.plan.scheme.range)
+        return TupleOperator(layout.plan.scheme, layout.progress, layout.aggregation)
+
+    def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
+        numbers = None
+        if "v0" in rows.column_names:
+            numbers = np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
+        self._operator.take(slots, at, inputs, len(self._table), numbers)
+
+    def _complete(self, until: Array, at_end: bool = False) -> Array:
+        return until
+
+    def _closed(self, until: Array) -> Array:
+        progress = self._progress
+        # the next window ends with the next instant, at the soonest
+        return np.minimum(progress.earlier(progress.above(until), self._range), until)
+
+
+class _RowShard(Shard):
+    """Windows of so many rows, of each key, or of all and then by key."""
+
+    def _made(self, layout: Layout) -> WindowOperator:
+        assert isinstance(layout.plan.scheme, RowWindows)
+        self._grid, self._apart = row_grid(layout.plan.scheme), layout.plan.scheme.partitioned
+        self._counted = np.zeros(0, np.int64)
+        """How many rows there were, of each key; where all are one sequence, only the first counts."""
+        return WindowOperator(self._grid, layout.aggregation)
+
+    def _order(self, rows: pa.Table, slots: Array, at: Array) -> Array:
+        if self._apart:
+            return super()._order(rows, slots, at)
+        keys = {f"k{i}": key.take(pa.array(slots)) for i, key in enumerate(self._table.columns)}
+        others = rows.drop_columns(["at"])
+        breaks = [name for name in others.column_names if name.startswith("b")]
+        named = {name: others.column(name) for name in others.column_names}
+        first = {name: named.pop(name) for name in breaks}
+        return sort_indices(np.zeros(len(rows), np.int64), 1, at, pa.table({**first, **keys, **named}))
+
     def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
-        """Add rows to their panes, and let go of windows that progress has passed."""
-        at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
-        self._arrivals.advance(slots, at)
-        if fresh is not None and len(at):
-            inputs = self._layout.aggregation.inputs(self._inputs, fresh)
-            self._operator.take(slots.astype(np.int64), at, inputs, len(self._table))
-        until = self._arrivals.until
-        complete = self._grid.complete(until, self._progress)
-        latest = self.punctuator.latest
-        if self._grid.range is None and latest > self._progress.nothing:
-            # those that go on forever end where the stream does
-            over = until >= self._progress.everything
-            complete = np.where(over, self._grid.wids(latest)[0], complete)
-        return self._operator.release(complete)
+        rows, slots, at = self._released(fresh, slots)
+        keys = len(self._table)
+        self._counted = np.append(self._counted, np.zeros(keys - len(self._counted), np.int64))
+        if rows is not None and len(at):
+            owners = slots if self._apart else np.zeros_like(slots)
+            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), rows)
+            # those of a key come one after another
+            places = np.arange(len(slots)) - np.searchsorted(owners, owners)
+            self._operator.take(slots, self._counted[owners] + places + 1, inputs, keys)
+            self._counted += np.bincount(owners, minlength=keys)
+        next_one = (self._counted if self._apart else np.full(keys, self._counted[:1].sum())) + 1
+        each = self._grid.panes[0]
+        complete = self._grid.pane_of(next_one) // each - 1
+        return self._operator.release(np.full(keys, _END) if self.punctuator.final else complete)
+
+    def _kept(self) -> dict[str, Array]:
+        return {"counted": self._counted}
+
+    def _resume(self, arrays: dict[str, Array]) -> None:
+        self._counted = arrays.pop("counted")
+
+
+_END = np.iinfo(np.int64).max // 4
+"""After the last window."""

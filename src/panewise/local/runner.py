@@ -19,7 +19,7 @@ from panewise.kernel.windowbatch import windows_of
 from panewise.local.source import is_plain, plain, read
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.frames import Value, Windows
+from panewise.spec.frames import Value, WindowScheme
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
@@ -149,7 +149,7 @@ def segments_local(
     if applied.promises is not None:
         rows = rows.filter(pc.invert(applied.promises))
     present = rows.filter(pc.is_valid(rows.column("at")))
-    if isinstance(plan.scheme, Windows):
+    if isinstance(plan.scheme, WindowScheme):
         return windows_of(layout, present).replace_schema_metadata({"null_at": str(len(rows) - len(present))})
     order = [(name, "ascending", "at_start") for name in present.column_names if not name.startswith("s")]
     ordered = present.take(pc.sort_indices(sortable(present), sort_keys=order))

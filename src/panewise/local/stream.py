@@ -59,6 +59,7 @@ class LocalStream:
         if plan.punctuation is None:
             raise SpecError(needs_punctuation())
         check_punctuation(plan)
+        shards = 1 if plan.one_sequence else shards
         self._plan, self._calls, self._emit = plan, aggregates(agg), checked_emit(emit, fragment_every)
         self._shards = shards
         self._state: list[bytes | None] = [None] * shards

@@ -15,7 +15,7 @@ from panewise.spark.source import apply
 from panewise.spark.windows import windows
 from panewise.spec.aggregates import aggregates
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.frames import Windows
+from panewise.spec.frames import WindowScheme
 from panewise.spec.plan import PlanSpec
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def segments(
         )
     layout = applied.layout
     rows = rows.filter("at is not null")
-    if isinstance(plan.scheme, Windows):
+    if isinstance(plan.scheme, WindowScheme):
         return windows(applied, rows, result_schema(layout, applied.keys))
     keys = [f"k{i}" for i in range(len(plan.keys))]
     placed = rows.repartition(*keys) if keys else rows.repartition(1)

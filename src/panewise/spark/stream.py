@@ -116,6 +116,14 @@ def check_framing(plan: PlanSpec) -> None:
         check_punctuation(plan)
 
 
+def _check_shards(plan: PlanSpec, count: int) -> None:
+    if plan.one_sequence and count > 1:
+        raise SpecError(
+            f"`shards` ({count}) must be 1: rows of all keys are numbered together. "
+            "Leave it out, or give `partitioned=True`."
+        )
+
+
 def _has_watermark(df: DataFrame, at: str) -> bool:
     """Whether Spark keeps a watermark of a column; one that is not there has none to miss."""
     found = [field for field in df.schema.fields if field.name.lower() == at.lower()]
@@ -135,7 +143,9 @@ def segments(
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
     check_framing(plan)
-    count = checked_stream(plan, df, shards)
+    # what is one sequence is in one shard
+    count = checked_stream(plan, df, 1 if plan.one_sequence and shards is None else shards)
+    _check_shards(plan, count)
     calls = aggregates(agg)
     if late:
         check_late((*plan.keys, *(name for name, _ in calls)))

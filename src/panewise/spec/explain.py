@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from panewise.spec.aggregates import Aggregate, aggregates
-from panewise.spec.duration import Amount, Duration, size
+from panewise.spec.duration import Duration
+from panewise.spec.explain_progress import lined, progress
+from panewise.spec.explain_windows import explain_windows
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -19,25 +21,13 @@ from panewise.spec.frames import (
     ThresholdFrames,
     TrendFrames,
     Value,
-    Windows,
+    WindowScheme,
 )
 from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import (
-    External,
-    InBand,
-    Ordered,
-    OrderedPer,
-    Punctuation,
-    Scheduled,
-    SlackRows,
-    SlackTime,
-    Watermark,
-    per_key,
-)
 from panewise.spec.shape import SHAPES, shape
 
-__all__ = ["explain", "lined", "progress"]
+__all__ = ["explain"]
 
 _EXTENTS = {
     "observed": "[first row, last row], both included",
@@ -63,8 +53,8 @@ _CELLS = {"avg": "sum and count", "range": "min and max", "stddev": "count, mean
 def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
     """The text of `plan.explain()`."""
     scheme, calls = plan.scheme, aggregates(agg)
-    if isinstance(scheme, Windows):
-        return lined(_windows(plan, scheme, calls))
+    if isinstance(scheme, WindowScheme):
+        return explain_windows(plan, calls)
     lines = [
         ("Finds", _finds(scheme)),
         ("Within", f"each {', '.join(plan.keys)}, by itself" if plan.keys else "all rows together: there is no key"),
@@ -81,50 +71,6 @@ def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
         ("State per key", _state(scheme, calls)),
     ]
     return lined(lines)
-
-
-def _windows(plan: PlanSpec, scheme: Windows, calls: tuple[tuple[str, Aggregate], ...]) -> list[tuple[str, str]]:
-    at = plan.time or "at"
-    origin = ("the epoch" if isinstance(scheme.slide, Duration) else "0") if scheme.origin is None else scheme.origin
-    first = f"; there is nothing before {origin}" if scheme.origin is not None or scheme.range is None else ""
-    if scheme.range is None:
-        found = f"what there was since {origin}, every {scheme.slide}"
-        panes = f"of {scheme.slide}, each added to all before"
-    elif scheme.range == scheme.slide:
-        found, panes = f"windows of {scheme.range}, one after another", "none: each row is in one window"
-    else:
-        found = f"windows of {scheme.range}, one every {scheme.slide}"
-        panes = f"rows are added up wherever a window begins or ends, and windows from that: {pieces(scheme)}"
-    keys = ", ".join(plan.keys)
-    return [
-        ("Finds", f"{found}; their ends lie on a grid from {origin} on{first}"),
-        ("Within", f"each {keys}, by itself" if plan.keys else "all rows together: there is no key"),
-        ("Order", f"of no matter: {at} alone says which windows a row is in" if plan.time else _order(plan, calls)),
-        (
-            "Class",
-            "context-free: a window is known before any row comes, and complete once progress has passed its end",
-        ),
-        ("Progress", "" if plan.punctuation is None else progress(plan, plan.punctuation)),
-        ("Interval", "[start, end): a row at the end is in the next one"),
-        ("Panes", panes),
-        ("Aggregates", ", ".join(f"{name} = {call}" for name, call in calls)),
-        ("Stages", f"source -> apply (Spark SQL per row) -> bucket -> shuffle of panes by {keys or 'nothing'} -> emit"),
-        ("State per key", "one pane for each that has rows and that an open window needs; no row is kept"),
-    ]
-
-
-def pieces(scheme: Windows) -> str:
-    """How many panes a window has, in words."""
-    assert scheme.range is not None
-    long, step = size(scheme.range), size(scheme.slide)
-    slides = int(-(-long // step))
-    count, each = (slides, 1) if long % step == 0 else (2 * slides - 1, 2)
-    return f"{count} pane{'s' if count != 1 else ''} in a window, {each} in each {scheme.slide}"
-
-
-def lined(facts: Iterable[tuple[str, str]]) -> str:
-    """A line for each fact that there is something to say of."""
-    return "\n".join(f"{name:<14} {text}" for name, text in facts if text)
 
 
 def _several(words: list[str], last: str) -> str:
@@ -224,53 +170,6 @@ def _order(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
     aggregated = [call.argument for _, call in calls if call.argument is not None]
     columns = list(dict.fromkeys([plan.time, *plan.tie_break, *framing, *aggregated]))
     return ", then ".join(columns) + _TIES[plan.ties].format(at=plan.time)
-
-
-def progress(plan: Ordered, told: Punctuation) -> str:
-    """How it is known how far a stream has come."""
-    match told:
-        case InBand():
-            of = ", of their key" if told.per_key else ""
-            return f"rows where {told.condition} are no data: no more rows come up to their {plan.ordered_by}{of}"
-        case SlackTime():
-            late = "" if told.amount in (0, Duration(0)) else str(told.amount)
-            return _slack(plan, late) + _ahead(told.per, told.ahead_limit)
-        case SlackRows():
-            return _slack(plan, f"{told.rows} row{'s' if told.rows != 1 else ''}" if told.rows else "")
-        case OrderedPer():
-            return _sources(plan, told) + _ahead(told.sources, told.ahead_limit)
-        case Scheduled():
-            return (
-                f"readings that are due have come, or are given up {told.give_up_after} later; "
-                "where none is missing there is no waiting"
-            )
-        case Watermark():
-            return "Spark's watermark, as withWatermark sets it"
-        case External():
-            return f"as another stream promises in its {told.time}{', key by key' if told.per_key else ''}"
-
-
-def _slack(plan: Ordered, late: str) -> str:
-    if not late:
-        return f"rows come in order of {plan.ordered_by}; one that does not is in no segment"
-    return f"rows may come {late} late; one that comes later is in no segment"
-
-
-def _sources(plan: Ordered, told: OrderedPer) -> str:
-    name = ", ".join(told.sources)
-    text = f"each {name} comes in order, and "
-    text += "counts by itself" if per_key(plan) else "the one that is furthest behind counts"
-    if told.expect is not None:
-        text += f"; nothing before all {told.expect} were heard"
-    if told.idle_after is not None:
-        text += f"; one that is silent for {told.idle_after} is not waited for"
-    return text
-
-
-def _ahead(sources: tuple[str, ...], limit: Amount | None) -> str:
-    if limit is None:
-        return ""
-    return f"; a {', '.join(sources)} more than {limit} ahead of the others counts as just that far"
 
 
 def _limits(scheme: Scheme) -> str:

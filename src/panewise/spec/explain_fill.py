@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.duration import Amount, Duration, size
 from panewise.spec.emit import sends_parts
-from panewise.spec.explain import explain, lined, progress
+from panewise.spec.explain import explain
+from panewise.spec.explain_progress import lined, progress
 from panewise.spec.fill import Filling
 from panewise.spec.plan import PlanSpec
 

@@ -19,12 +19,15 @@ __all__ = [
     "CustomFrames",
     "DeltaFrames",
     "HysteresisFrames",
+    "RowWindows",
     "RunFrames",
     "Scheme",
     "SessionFrames",
     "ThresholdFrames",
     "TrendFrames",
+    "TupleWindows",
     "Value",
+    "WindowScheme",
     "Windows",
 ]
 
@@ -218,7 +221,12 @@ class CustomFrames(ChainFrames):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Windows(_Scheme):
+class WindowScheme(_Scheme):
+    """Schemes whose segments do not depend on what rows say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows(WindowScheme):
     """Windows whose ends lie on a grid: window w ends at origin + (w + 1) * slide, and `range` before that it begins.
 
     Without `range` each begins at the origin. Where `origin` is given, there is nothing before it.
@@ -235,6 +243,40 @@ class Windows(_Scheme):
         return tuple((name, value) for name, value in given if value is not None)
 
 
+@dataclass(frozen=True, kw_only=True)
+class RowWindows(WindowScheme):
+    """Windows of so many rows, one every `slide` rows, numbered from 1 in order.
+
+    `partitioned`: the rows of each key by themselves; else all rows, and what each window has of a key is its result.
+    """
+
+    range: int
+    slide: int
+    partitioned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class TupleWindows(WindowScheme):
+    """A window for every row, or every `every`-th: what lies in the `range` up to it, itself included.
+
+    Counted in order of `at`; or by a column of numbers, those that `every` divides.
+    """
+
+    value_option: ClassVar[str] = "numbered"
+
+    range: Amount
+    every: int = 1
+    numbered: Value | None = None
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return () if self.numbered is None else (self.numbered,)
+
+    @property
+    def amounts(self) -> tuple[tuple[str, Amount], ...]:
+        return (("range", self.range),)
+
+
 Scheme = Union[
     ThresholdFrames,
     HysteresisFrames,
@@ -245,4 +287,6 @@ Scheme = Union[
     AggregateFrames,
     CustomFrames,
     Windows,
+    RowWindows,
+    TupleWindows,
 ]

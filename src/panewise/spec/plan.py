@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from panewise.errors import SpecError
-from panewise.spec.frames import Scheme
+from panewise.spec.frames import RowWindows, Scheme
 from panewise.spec.punctuate import Punctuation
 
 __all__ = ["TIES", "PlanSpec"]
@@ -24,6 +24,11 @@ class PlanSpec:
     tie_break: tuple[str, ...] = ()
     ties: str = "all"
     punctuation: Punctuation | None = None
+
+    @property
+    def one_sequence(self) -> bool:
+        """Whether rows of all keys are numbered together."""
+        return isinstance(self.scheme, RowWindows) and not self.scheme.partitioned
 
     @property
     def ordered_by(self) -> str:

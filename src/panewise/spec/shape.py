@@ -8,9 +8,11 @@ from panewise.spec.frames import (
     ChainFrames,
     DeltaFrames,
     HysteresisFrames,
+    RowWindows,
     Scheme,
     ThresholdFrames,
     Windows,
+    WindowScheme,
 )
 from panewise.spec.options import Starts
 
@@ -33,8 +35,9 @@ def shape(scheme: Scheme) -> str:
     >>> shape(ThresholdFrames(condition="speed < 30", limits=Limits(max_rows=9)))
     'disjoint'
     """
-    if isinstance(scheme, Windows):
-        return "overlapping" if scheme.range != scheme.slide else "partitions"
+    if isinstance(scheme, WindowScheme):
+        whole = isinstance(scheme, (Windows, RowWindows)) and scheme.range == scheme.slide
+        return "partitions" if whole else "overlapping"
     breaking = scheme.schedule is not None and scheme.schedule.missing == "breaks"
     if isinstance(scheme, (ThresholdFrames, HysteresisFrames)):
         if scheme.gaps:

@@ -221,6 +221,8 @@ STORIES = {
         agg={"n": "count(*)"},
     ),
     "windows": _story(pw.sliding_windows("10 seconds", "4 seconds"), pw.slack("4 seconds"), "micros", agg=AGG),
+    "tuples": _story(pw.slide_by_tuple_windows(6, every=3), pw.slack(4), "real", agg=AGG),
+    "row_windows": _story(pw.row_windows(7, 3, partitioned=True), pw.slack(4), agg=AGG),
     "landmark": _story(pw.landmark_windows(8), pw.slack(4), agg=AGG, late=True),
 }
 
