@@ -10,7 +10,7 @@ from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.duration import AmountLike
 from panewise.spec.explain_fill import Explained, explain_fill
-from panewise.spec.fill import Filling, FillOptions, check_parts, fuses
+from panewise.spec.fill import Filling, FillOptions, check_parts, check_windows, fuses
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -81,6 +81,8 @@ class Fill:
         self._plan, self._find, self._framing, self._options = plan, find, framing, options
         self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
         self._stored = is_segments(framing)
+        if not self._stored:
+            check_windows(plan, live=False)
         parts = "part" in framing.columns and "part" not in plan.keys
         if options.emit == "fragments" or (self._stored and parts):
             for side in self._sources.values():

@@ -95,16 +95,11 @@ class Plan(PlanSpec):
         self,
         df: DataFrame,
         calls: Mapping[str, str] | None = None,
-        *,
-        late: bool = False,
-        shards: int | None = None,
-        control: str | None = None,
-        clock: DataFrame | None = None,
+        /,
         **named: str,
     ) -> DataFrame:
         """Aggregates over the rows of each segment: `agg(df, top="max(speed)")` is `segments(df, {"top": ...})`."""
-        given = {**(calls or {}), **named}
-        return self.segments(df, given, late=late, shards=shards, control=control, clock=clock)
+        return self.segments(df, {**(calls or {}), **named})
 
     def fill(
         self,

@@ -139,14 +139,18 @@ def windows(
         raise SpecError(
             f"`wattr` ({wattr!r}), `rattr` ({rattr!r}) and `sattr` ({sattr!r}): give `wattr`, or both of the others."
         )
+    if rattr is not None and rattr == sattr:
+        wattr, rattr, sattr = rattr, None, None
     if pattr is not None and wattr != ROW_NUMBER:
         raise SpecError(
             f"`pattr` ({pattr!r}) numbers rows by themselves in each partition, so `wattr` must be ROW_NUMBER. "
             "Leave it out, and name keys with .by()."
         )
     if rattr is not None and sattr is not None:
-        if range is None or origin is not None:
-            raise SpecError("`range` says how far a window reaches back from a row. Give it, without an origin.")
+        if range is None:
+            raise SpecError("`range` (None) says how far a window reaches back from a row. Give it.")
+        if origin is not None:
+            raise SpecError(f"`origin` ({origin!r}): rows end these windows, and no grid does. Leave it out.")
         numbered = None if sattr == ROW_NUMBER else sattr
         return slide_by_tuple_windows(range, every=_whole("slide", slide), numbered=numbered).at(rattr)
     if wattr == ROW_NUMBER:

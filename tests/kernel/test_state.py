@@ -47,6 +47,16 @@ def test_state_goes_there_and_back(name: str) -> None:
     assert one["counts"]["open"] == 0 or name == "landmark"
 
 
+@pytest.mark.parametrize("name", ["windows", "tuples", "row_windows", "landmark"])
+def test_keys_that_have_a_window_are_counted_once(name: str) -> None:
+    story = STORIES[name]
+    shard = story.shard()
+    for batch in (*story.before, *story.after):
+        story.feed(shard, batch)
+        shard = story.shard(shard.state())
+    assert shard.totals["keys_found"] == 2
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if STORIES[name].emit == "final"])
 def test_stories_tell_what_a_batch_tells(name: str) -> None:
     """The stories themselves are right."""

@@ -43,7 +43,7 @@ def ours(df: DataFrame) -> list[tuple[Any, ...]]:
         ("7 minutes", "3 minutes", "2 minutes"),
     ],
 )
-@pytest.mark.parametrize("partitions", [1, 5])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_windows_are_those_of_spark(rows: DataFrame, size: str, slide: str, start: str, partitions: int) -> None:
     plan = pw.tumbling_windows(size) if size == slide else pw.sliding_windows(size, slide)
     calls = [F.expr(text).alias(name) for name, text in AGG.items()]
@@ -77,12 +77,14 @@ def test_landmark_windows_of_every_key_go_on_to_the_latest_row(rows: DataFrame) 
 
 
 def test_what_windows_do_not_have_is_refused(rows: DataFrame) -> None:
-    with pytest.raises(SpecError, match="`ties` and `tie_break` order rows"):
+    with pytest.raises(SpecError, match=r"`tie_break` .* is about rows with one `at`"):
         pw.tumbling_windows("1 hour").at("ts", tie_break="v").segments(rows)
     with pytest.raises(SpecError, match="a window is sent once"):
         pw.tumbling_windows("1 hour").at("ts").segments(rows, emit="fragments")
     with pytest.raises(SpecError, match="rows of all keys are numbered together"):
         pw.row_windows(5).by("k").at("ts", pw.ordered_per("k")).segments(rows)
+    with pytest.raises(SpecError, match="is bounded by numbers of rows"):
+        pw.row_windows(5).by("k").at("ts").fill(rows, rows.select("*"))
     with pytest.raises(InputError, match="`range` \\(60\\) is a number, but `at` is a timestamp"):
         pw.tumbling_windows(60).at("ts").segments(rows)
 
@@ -97,7 +99,7 @@ def test_what_windows_do_not_have_is_refused(rows: DataFrame) -> None:
         pw.slide_by_tuple_windows("10 minutes", every=50, numbered="v"),
     ],
 )
-@pytest.mark.parametrize("partitions", [1, 5])
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_other_windows_are_those_of_a_table_in_memory(rows: DataFrame, plan: pw.Plan, partitions: int) -> None:
     calls = {**AGG, "first": "first(v)", "last": "last(x)", "spread": "stddev(x)"}
     found = plan.at("ts").agg(rows.repartition(partitions), calls).toArrow()

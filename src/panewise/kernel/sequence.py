@@ -92,11 +92,12 @@ class Layout:
         if isinstance(windows, Windows):
             grid_of(windows, self.progress)
         if self.plan.ties != "all" or (self.plan.tie_break and not isinstance(windows, RowWindows)):
-            raise SpecError("`ties` and `tie_break` order rows, and windows do not ask in which order. Leave them out.")
+            name, value = ("tie_break", self.plan.tie_break) if self.plan.ties == "all" else ("ties", self.plan.ties)
+            raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
         if self.plan.one_sequence and (per_key(self.plan) or is_per_key(self.plan)):
             raise SpecError(
-                "`punctuation` tells of single keys, but rows of all keys are numbered together. "
-                "Promise for all keys, or give `partitioned=True`."
+                f"`punctuation` ({type(self.plan.punctuation).__name__}) tells of single keys, but rows of all "
+                "keys are numbered together. Promise for all keys, or give `partitioned=True`."
             )
         if self.emit != FINAL:
             raise SpecError(

@@ -160,10 +160,14 @@ class Shard:
             "waiting": 0 if self._waiting is None else len(self._waiting),
             "keys": len(self._table),
         }
-        first = {"keys_found": int((~partial & (found.ids == 0)).sum())}
+        first = {"keys_found": self._first_found(found, partial)}
         for name in TOTALS:
             self.totals[name] += {**counts, **first}[name]
         return Outcome(segments, late, counts)
+
+    def _first_found(self, found: Any, partial: Array) -> int:
+        """Of how many keys the first segment is among these."""
+        return int((~partial & (found.ids == 0)).sum())
 
     def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
         """All rows of the pages, and the slot of each; new keys get new slots."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
 from panewise.kernel import tally
 from panewise.kernel.aggregates import Aggregation
@@ -22,6 +23,8 @@ from panewise.kernel.windowing import Entries, groups
 from panewise.spec.frames import TupleWindows
 
 __all__ = ["TupleOperator", "number_of"]
+
+_EXACT = 2**53
 
 
 def number_of(ranks: Array, progress: Progress) -> Array:
@@ -52,9 +55,10 @@ def _ending(entries: Any, edges: Any, span: Any, every: Any, passed: Any) -> Any
 
 
 @compiled
-def _slide(entries: Any, edges: Any, ends: Any, low: Any, at: Any, kinds: Any, out: Any) -> None:
-    """A window for each entry that ends one: entries with `at` above its `low`, and up to it."""
-    rows, tf, ti = entries
+def _slide(entries: Any, edges: Any, ends: Any, low: Any, kinds: Any, out: Any) -> None:
+    """A window for each entry that ends one: entries with `at` above its `low`, where it has one, and up to it."""
+    at, rows, tf, ti = entries
+    lowest, unbounded = low
     owner, place, out_rows, out_f, out_i = out
     n = size = 0
     for g in range(len(edges) - 1):
@@ -68,7 +72,8 @@ def _slide(entries: Any, edges: Any, ends: Any, low: Any, at: Any, kinds: Any, o
         for e in range(edges[g], edges[g + 1]):
             if not ends[e]:
                 continue
-            while at[i] <= low[e]:
+            # a row is in its own window, however short that is for numbers of its size
+            while i < e and at[i] <= lowest[e] and not unbounded[e]:
                 i += 1
             if i >= turn:
                 turn, begun = e + 1, i
@@ -105,6 +110,13 @@ class TupleOperator(Entries):
         marked = None
         if self._windows.numbered is not None:
             assert numbers is not None
+            known = np.abs(numbers[np.isfinite(numbers)])
+            if len(known) and known.max() > _EXACT:
+                text = self._windows.numbered.text
+                raise DataError(
+                    f"`numbered` ({text!r}) holds {known.max():.0f}: numbers of more than 53 bits are not told apart. "
+                    f'Give what is left of them: numbered="{text} % {self._windows.every}".'
+                )
             marked = np.isfinite(numbers) & (np.mod(np.nan_to_num(numbers, nan=1.0), self._windows.every) == 0)
         self.add(slots, tally.ranks(at), at, inputs, keys, marked)
 
@@ -131,20 +143,34 @@ class TupleOperator(Entries):
         if self._windows.numbered is not None:
             ends &= marks > 0
         at = number_of(panes, self._progress)
-        low = self._progress.earlier(at, self._range)
+        low, unbounded = self._back(at)
         total = int(ends.sum())
         made = self._tally(total)
         owner, place, counted = (np.empty(total, np.int64) for _ in range(3))
         out = (owner, place, counted, made.floats, made.ints)
-        _slide((rows, tallies.floats, tallies.ints), edges, ends, low, at, self._aggregation.kinds, out)
+        entries = (at, rows, tallies.floats, tallies.ints)
+        _slide(entries, edges, ends, (low, unbounded), self._aggregation.kinds, out)
         over = until[owners] >= self._progress.everything
-        kept = (at > self._progress.earlier(until, self._range)[owners]) & ~over
+        horizon, everything = self._back(until)
+        kept = ((at > horizon[owners]) | everything[owners]) & ~over
         self._hold(owners[kept], panes[kept], rows[kept], marks[kept], tallies.of(kept))
         flags = np.full(total, sg.END_INCLUDED, np.int64)
         folds = tally.as_folds(self._aggregation.kinds, made.floats, made.ints)
         return Segments(
             slots[owner], low[place], at[place], flags, counted, panes[place], np.zeros(total, np.int64), *folds
         )
+
+    def _back(self, numbers: Array) -> tuple[Array, Array]:
+        """Each less the range, and whether that is before all numbers."""
+        if self._progress.unit == "real":
+            return self._progress.earlier(numbers, self._range), np.zeros(len(numbers), bool)
+        return self._progress.earlier(numbers, self._range), numbers < self._progress.nothing + self._range
+
+    @property
+    def open(self) -> int:
+        """How many instants may still end a window."""
+        owners, panes, *_ = self.entries
+        return int((panes > self._sent[owners]).sum())
 
     def state(self, slots: int) -> dict[str, Array]:
         """All that is open, of so many keys."""

@@ -11,9 +11,10 @@ from panewise.kernel.pack import PROMISE, ROW, Packer
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.kernel.shard import Shard
 from panewise.kernel.sqltypes import is_tidy
+from panewise.kernel.windowbatch import merged, partials
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.fill import Filling
-from panewise.spec.frames import DeltaFrames, Scheme, ThresholdFrames, Value
+from panewise.spec.frames import DeltaFrames, Scheme, ThresholdFrames, TupleWindows, Value, Windows
 from panewise.spec.options import Schedule
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Scheduled
@@ -45,9 +46,21 @@ def warm() -> None:
 
     for at in (pa.int64(), pa.float64()):
         _fill(at)
+        _windows(at)
     for whole, real in ((pa.int32(), pa.float32()), (pa.int64(), pa.float64())):
         slots_of([pa.array([0], whole)], [pa.array([1], whole)], 1, 1)
         is_tidy(pa.array([1.0], real))
+
+
+def _windows(at: pa.DataType) -> None:
+    calls = (("n", Aggregate("count", None)), ("mean", Aggregate("avg", "x")))
+    schemes: list[Scheme] = [Windows(range=5, slide=2), TupleWindows(range=3, every=2)]
+    for scheme in schemes:
+        layout = Layout(PlanSpec(scheme, ("k",), "t"), calls, (pa.int64(),), at, (None, pa.float64()))
+        columns = {"k0": pa.array([0, 0]), "at": pa.array([1, 3], at), "a1": pa.array([1.0, 2.0])}
+        rows = pa.table({**columns, "shard": pa.array([0, 0], pa.int32())})
+        found = [(*piece, None) for piece in partials(layout, rows.to_batches())]
+        list(merged(layout, found))
 
 
 def _fill(at: pa.DataType) -> None:

@@ -19,9 +19,17 @@ def extent(
     end = origin + (w + 1) * slide
     if range is None:
         return origin, end
-    # real numbers: where windows end on one another's starts, both are the same number
-    start = origin + (w + 1 - range // slide) * slide if range % slide == 0 else end - range
+    start = _real_start(w, range, slide, origin) if isinstance(slide, float) else end - range
     return max(start, origin) if begins else start, end
+
+
+def _real_start(w: int, range: Number, slide: Number, origin: Number) -> Number:
+    """Where a window begins as another ends, both are one number; else it begins between two ends, however rounded."""
+    times = round(range / slide)
+    if abs(times * slide - range) <= 4 * math.ulp(range):
+        return origin + (w + 1 - times) * slide
+    j = w - math.floor(range / slide)
+    return min(max(origin + (w + 1) * slide - range, origin + j * slide), origin + (j + 1) * slide)
 
 
 def wids(t: int, range: int, slide: int, origin: int = 0) -> list[int]:

@@ -97,9 +97,9 @@ class _Panes:
         elif self.grid.range is None:
             last = self.grid.wids(latest)[0]
         emitter = self._layout.emitter
-        found = self.operator.release(np.full(len(self.table), last))
-        for first in range(0, len(found), _SENT):
-            yield emitter.batch(self.table.columns, found.slice(first, _SENT))
+        for found in self.operator.released(np.full(len(self.table), last)):
+            for first in range(0, len(found), _SENT):
+                yield emitter.batch(self.table.columns, found.slice(first, _SENT))
 
 
 def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -180,8 +180,9 @@ def windows_of(layout: Layout, rows: pa.Table) -> pa.Table:
         panes.take(rows.slice(first, _ROWS).combine_chunks())
     at = layout.progress.numbers(in_one(rows.column("at")))
     found = pa.Table.from_batches(panes.sent(at.max()), schema)
-    named = [(name, "ascending") for name in layout.plan.keys]
-    if not named:
+    keys = layout.plan.keys
+    if not keys:
         return found
-    # keys in their order, as frames come
-    return found.take(pc.sort_indices(found.select([name for name, _ in named]), sort_keys=named))
+    # keys in their order, as those of frames
+    ordered = [(name, "ascending", "at_start") for name in keys]
+    return found.take(pc.sort_indices(sortable(found.select(keys)), sort_keys=ordered))

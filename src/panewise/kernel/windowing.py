@@ -6,11 +6,13 @@ and that a window still needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
 from panewise.kernel import tally
 from panewise.kernel.aggregates import Aggregation
@@ -22,6 +24,9 @@ from panewise.kernel.windows import Grid
 
 __all__ = ["Entries", "WindowOperator", "groups"]
 
+_BLOCK = 1 << 16
+"""About how many windows are made at a time."""
+_WITHOUT_END = 100_000_000
 _NONE = np.int64(np.iinfo(np.int64).min // 4)
 """No window yet."""
 
@@ -152,6 +157,12 @@ def _slide(entries: Any, edges: Any, grid: Any, span: Any, kinds: Any, out: Any)
             w += 1
 
 
+def joined(some: Sequence[Segments]) -> Segments:
+    """Segments, and more segments."""
+    names = ("group", "start", "end", "flags", "rows", "ids", "part", "ff", "fi")
+    return Segments(*(np.concatenate([getattr(each, name) for each in some]) for name in names))
+
+
 def groups(owners: Array) -> tuple[Array, Array]:
     """The keys of entries in order, and where those of each begin; at the end, how many there are."""
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
@@ -163,8 +174,7 @@ class Entries:
 
     def __init__(self, aggregation: Aggregation) -> None:
         self._aggregation = aggregation
-        none = np.empty(0, np.int64)
-        self._hold(none, none, none, none, self._tally(0))
+        self.clear()
 
     def _tally(self, count: int) -> Tallies:
         return Tallies.empty(count, len(self._aggregation))
@@ -223,6 +233,19 @@ class Entries:
         """How many entries are open."""
         return len(self)
 
+    def released(self, complete: Array) -> Iterator[Segments]:
+        """What is complete, some of it at a time."""
+        yield self.release(complete)
+
+    def release(self, complete: Array) -> Segments:
+        """What is complete."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Forget all that is open: nothing more comes."""
+        none = np.empty(0, np.int64)
+        self._hold(none, none, none, none, self._tally(0))
+
     def held(self) -> dict[str, Array]:
         """All that is open, for the state."""
         owners, panes, rows, marks, tallies = self.entries
@@ -254,23 +277,44 @@ class WindowOperator(Entries):
 
     def release(self, complete: Array) -> Segments:
         """The windows of each key up to `complete`; panes that no later window has are forgotten."""
+        made = list(self.released(complete))
+        return made[0] if len(made) == 1 else joined(made)
+
+    def released(self, complete: Array) -> Iterator[Segments]:
+        """The same, some keys at a time; to be taken to the end."""
         owners, panes, rows, marks, tallies = self.in_order()
-        each, whole = self._grid.panes
         slots, edges = groups(owners)
         self._sent = self._sent_of(len(complete))
         first = np.maximum(self._sent + 1, 0) if self._grid.begins else self._sent + 1
-        span = (first[slots], complete[slots])
-        total = int(_count(panes, edges, each, whole, *span).sum())
-        made = self._tally(total)
-        owner, wids, counted = (np.empty(total, np.int64) for _ in range(3))
-        entries, out = (panes, rows, tallies.floats, tallies.ints), (owner, wids, counted, made.floats, made.ints)
-        _slide(entries, edges, (each, whole), span, self._aggregation.kinds, out)
+        first, last = first[slots], complete[slots]
+        if self._grid.range is None and len(slots):
+            self._check_count(panes[edges[:-1]], first, last)
+        counts = _count(panes, edges, *self._grid.panes, first, last)
+        blocks = np.flatnonzero(np.diff(np.cumsum(counts) // _BLOCK, prepend=0))
+        for begin, end in pairwise([0, *(blocks[blocks > 0]), len(slots)] if len(slots) else [0, 0]):
+            span, some = (first[begin:end], last[begin:end]), edges[begin : end + 1]
+            made = self._tally(int(counts[begin:end].sum()))
+            owner, wids, counted = (np.empty(len(made.ints), np.int64) for _ in range(3))
+            entries, out = (panes, rows, tallies.floats, tallies.ints), (owner, wids, counted, made.floats, made.ints)
+            _slide(entries, some, self._grid.panes, span, self._aggregation.kinds, out)
+            yield self._segments(slots[begin:end][owner], wids, counted, made)
         self.close(complete)
         self._forget(owners, panes, rows, marks, tallies)
+
+    def _segments(self, slots: Array, wids: Array, rows: Array, made: Tallies) -> Segments:
         start, end = self._grid.bounds(wids)
-        flags = np.full(total, sg.START_INCLUDED, np.int64)
+        flags = np.full(len(wids), sg.START_INCLUDED, np.int64)
         folds = tally.as_folds(self._aggregation.kinds, made.floats, made.ints)
-        return Segments(slots[owner], start, end, flags, counted, wids, np.zeros(total, np.int64), *folds)
+        return Segments(slots, start, end, flags, rows, wids, np.zeros(len(wids), np.int64), *folds)
+
+    def _check_count(self, panes: Array, first: Array, last: Array) -> None:
+        """Refuse to send windows without end: a clock that is far ahead would have them all sent."""
+        total = float(np.maximum(last.astype(float) - np.maximum(first, panes) + 1, 0).sum())
+        if total > _WITHOUT_END:
+            raise DataError(
+                f"`slide` ({self._grid.slide}): {total:,.0f} windows would be sent at once, because a row or a promise "
+                "is so far ahead of the others. Correct its clock, or choose a larger slide."
+            )
 
     def _sent_of(self, slots: int) -> Array:
         return np.concatenate([self._sent, np.full(slots - len(self._sent), _NONE)])
@@ -286,8 +330,7 @@ class WindowOperator(Entries):
         full = panes <= sent
         firsts = np.flatnonzero(np.diff(owners, prepend=-1))
         first = np.repeat(panes[firsts], np.diff(np.append(firsts, len(owners))))
-        none = np.empty(0, np.int64)
-        self._hold(none, none, none, none, self._tally(0))
+        self.clear()
         self.merge(owners, np.where(full, first, panes), rows, marks, tallies, len(self._sent))
 
     def state(self, slots: int) -> dict[str, Array]:

@@ -8,6 +8,7 @@ windows they belong to.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -20,14 +21,28 @@ from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
 from panewise.spec.frames import RowWindows, Windows
 
-__all__ = ["Grid", "grid_of", "row_grid"]
+__all__ = ["Grid", "grid_of", "multiple", "row_grid"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FAR = 2.0**52
+_FAR = 2.0**51
 """How many slides from zero real numbers still tell one from the next."""
+_MANY = 1 << 60
+"""How many windows are counted from the origin, either way."""
+_SLIDES = 1_000_000
+"""How many windows a row is in, at most."""
 _ALL = 1 << 60
 """More panes than there are."""
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def multiple(range: float, slide: float) -> int:
+    """How many times the slide a range of real numbers is, but for rounding; 0 where it is no multiple.
+
+    >>> multiple(0.7, 0.1), multiple(0.75, 0.1)
+    (7, 0)
+    """
+    times = round(range / slide)
+    return times if abs(times * slide - range) <= 4 * math.ulp(range) else 0
 
 
 @dataclass(frozen=True)
@@ -54,12 +69,18 @@ class Grid:
     @property
     def slides(self) -> int:
         """How many slides a window touches."""
-        return 1 if self.range is None else int(-(-self.range // self.slide))
+        if self.range is None:
+            return 1
+        if not self.real:
+            return int(-(-self.range // self.slide))
+        return multiple(self.range, self.slide) or math.floor(self.range / self.slide) + 1
 
     @property
     def pairs(self) -> bool:
         """Whether windows begin between two ends, so that there are two panes in a slide."""
-        return self.range is not None and self.range % self.slide != 0
+        if self.range is None:
+            return False
+        return not multiple(self.range, self.slide) if self.real else self.range % self.slide != 0
 
     @property
     def panes(self) -> tuple[int, int]:
@@ -96,6 +117,7 @@ class Grid:
 
     def pane_of(self, at: Array) -> Array:
         """The pane of each instant."""
+        self._check(at)
         if not self.real:
             rest = 0
             if self.pairs:
@@ -103,16 +125,28 @@ class Grid:
                 rest = int(self.slides * self.slide - self.range)
             slides, phase = divmod(int(self.origin), int(self.slide))
             return np.asarray(_whole_panes(at, int(self.slide), slides, phase, rest))
-        far = np.abs(at) / self.slide
-        if len(at) and not far.max() <= _FAR:
-            raise DataError(
-                f"`at` holds {at[far.argmax()]}, which is more than 2**52 times the slide ({self.slide}): numbers of "
-                "that size do not tell windows apart. Choose a larger slide, or leave such rows out."
-            )
         found = np.asarray(_real_panes(at, self.slide, self.origin))
         if not self.pairs:
             return found
         return 2 * found + (at >= self._splits(found))
+
+    def _reach(self) -> tuple[float | int, float | int]:
+        """The instants between which windows are told apart."""
+        if self.real:
+            return -_FAR * self.slide, _FAR * self.slide
+        origin, slide = int(self.origin), int(self.slide)
+        return max(origin - _MANY * slide, _LEAST), min(origin + _MANY * slide, _MOST)
+
+    def _check(self, at: Array) -> None:
+        if not len(at):
+            return
+        low, high = self._reach()
+        for found in (at.min(), at.max()):
+            if not low <= found.item() <= high:
+                raise DataError(
+                    f"`at` holds {found}, which is too far from the origin for windows every {self.slide}: there are "
+                    f"windows from {low} to {high}. Choose a larger slide, or leave such rows out."
+                )
 
     def _splits(self, j: Array) -> Array:
         assert self.range is not None
@@ -146,7 +180,8 @@ class Grid:
     def complete(self, until: Array, progress: Progress) -> Array:
         """The last window of which nothing more comes, where no more rows come up to these instants."""
         # the first instant that may still come lies in the first slide that has not ended
-        nothing, everything = until <= progress.nothing, until >= progress.everything
+        low, high = self._reach()
+        nothing, everything = (until <= progress.nothing) | (until < low), until >= min(high, progress.everything)
         known = np.where(nothing | everything, progress.dtype(self.origin), until)
         next_one = progress.above(known)
         slide = self.pane_of(next_one) // self.panes[0]
@@ -194,8 +229,18 @@ def grid_of(windows: Windows, progress: Progress) -> Grid:
     slide = progress.amount("slide", windows.slide)
     given = windows.origin is not None
     origin = _instant(windows.origin, progress) if windows.origin is not None else 0
+    if size is not None and size / slide > _SLIDES:
+        raise InputError(
+            f"`slide` ({windows.slide}) is less than a millionth of `range` ({windows.range}): each row would be in "
+            "more than a million windows. Choose a larger slide."
+        )
     if progress.unit == "real":
         origin = float(origin)
+        if abs(origin) > _FAR * slide:
+            raise InputError(
+                f"`origin` ({windows.origin}) is more than 2**51 times the slide ({windows.slide}) away from 0: real "
+                "numbers of that size do not tell windows apart. Choose another, or a larger slide."
+            )
     return Grid(size, slide, origin, given or size is None)
 
 
@@ -204,9 +249,13 @@ def _instant(value: str | int | float, progress: Progress) -> int | float:
     if progress.unit not in ("micros", "days"):
         if isinstance(value, str):
             raise InputError(f"`origin` ({value!r}) is text, but `at` is a number. Give a number.")
-        if progress.unit == "whole" and value != int(value):
-            raise InputError(f"`origin` ({value}) must be a whole number, because `at` is an integer. Round it.")
-        return value
+        if progress.unit == "real":
+            return value
+        if value != int(value) or not _LEAST <= value <= _MOST:
+            raise InputError(
+                f"`origin` ({value}) must be a whole number of 64 bits, because `at` is an integer. Give another one."
+            )
+        return int(value)
     if not isinstance(value, str):
         raise InputError(f'`origin` ({value}) is a number, but `at` is a time. Give one, such as "2024-01-01 06:00".')
     if progress.unit == "days":

@@ -30,7 +30,28 @@ def new_shard(layout: Layout, shards: int = 1, state: bytes | None = None) -> Sh
     return kinds.get(type(layout.plan.scheme), Shard)(layout, shards, state)
 
 
-class _AnyOrder(Shard):
+class _Counting(Shard):
+    """Window-ids do not count from 0, so it is kept which keys have had a window."""
+
+    def _made(self, layout: Layout) -> Any:
+        self._had = np.zeros(0, np.uint8)
+        return None
+
+    def _first_found(self, found: Any, partial: Array) -> int:
+        had = np.append(self._had, np.zeros(len(self._table) - len(self._had), np.uint8))
+        before = int(had.sum())
+        had[found.group] = 1
+        self._had = had
+        return int(had.sum()) - before
+
+    def _kept(self) -> dict[str, Array]:
+        return {"had": self._had}
+
+    def _resume(self, arrays: dict[str, Array]) -> None:
+        self._had = arrays.pop("had")
+
+
+class _AnyOrder(_Counting):
     """Rows are taken as they come."""
 
     def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
@@ -52,7 +73,10 @@ class _AnyOrder(Shard):
         if fresh is not None and len(at):
             inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), fresh)
             self._take(fresh, slots.astype(np.int64), at, inputs)
-        return self._operator.release(self._complete(self._arrivals.until, at_end=True))
+        found = self._operator.release(self._complete(self._arrivals.until, at_end=True))
+        if self.punctuator.final:
+            self._operator.clear()
+        return found
 
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
         self._operator.take(slots, at, inputs, len(self._table))
@@ -75,6 +99,7 @@ class _WindowShard(_AnyOrder):
             self._arrivals.origin = self._grid.origin
 
     def _made(self, layout: Layout) -> WindowOperator:
+        super()._made(layout)
         assert isinstance(layout.plan.scheme, Windows)
         self._grid: Grid = grid_of(layout.plan.scheme, layout.progress)
         return WindowOperator(self._grid, layout.aggregation)
@@ -98,6 +123,7 @@ class _TupleShard(_AnyOrder):
     """Windows that rows end."""
 
     def _made(self, layout: Layout) -> TupleOperator:
+        super()._made(layout)
         assert isinstance(layout.plan.scheme, TupleWindows)
         self._range = layout.progress.amount("range", layout.plan.scheme.range)
         return TupleOperator(layout.plan.scheme, layout.progress, layout.aggregation)
@@ -117,10 +143,11 @@ class _TupleShard(_AnyOrder):
         return np.minimum(progress.earlier(progress.above(until), self._range), until)
 
 
-class _RowShard(Shard):
+class _RowShard(_Counting):
     """Windows of so many rows, of each key, or of all and then by key."""
 
     def _made(self, layout: Layout) -> WindowOperator:
+        super()._made(layout)
         assert isinstance(layout.plan.scheme, RowWindows)
         self._grid, self._apart = row_grid(layout.plan.scheme), layout.plan.scheme.partitioned
         self._counted = np.zeros(0, np.int64)
@@ -154,9 +181,10 @@ class _RowShard(Shard):
         return self._operator.release(np.full(keys, _END) if self.punctuator.final else complete)
 
     def _kept(self) -> dict[str, Array]:
-        return {"counted": self._counted}
+        return {**super()._kept(), "counted": self._counted}
 
     def _resume(self, arrays: dict[str, Array]) -> None:
+        super()._resume(arrays)
         self._counted = arrays.pop("counted")
 
 

@@ -17,7 +17,7 @@ from panewise.kernel.punctuate import source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
 from panewise.spec.aggregates import Aggregate, aggregates, input_columns
-from panewise.spec.fill import Filling, check_keys, check_parts
+from panewise.spec.fill import Filling, check_keys, check_parts, check_windows
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand, per_key
@@ -59,6 +59,8 @@ def fill_local(
     own = stored is None and framing is filling and not given.moves and where is None
     if own and calls and (given.time, given.keys) == (plan.time, plan.keys):
         return segments_local(plan, framing, agg)
+    if stored is None:
+        check_windows(plan, live=False)
     segments = segments_local(plan, framing).replace_schema_metadata(None) if stored is None else stored
     taken = [column.lower() for column in segments.column_names]
     for name, _ in calls:

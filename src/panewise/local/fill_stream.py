@@ -19,7 +19,7 @@ from panewise.local.runner import Applied, apply_local
 from panewise.local.stream import needs_punctuation, tagged, with_control
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.emit import emit as checked_emit
-from panewise.spec.fill import Filling, check_parts
+from panewise.spec.fill import Filling, check_parts, check_windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import check_punctuation
 
@@ -76,6 +76,7 @@ class LocalFill:
             if plan.punctuation is None:
                 raise SpecError(needs_punctuation())
             check_punctuation(plan)
+            check_windows(plan, live=True)
             self._framing = apply_local(plan, (), framing, self._emit)
         self._schema: pa.Schema = framing.schema if self._framing is None else self._framing.layout.emitter.schema
         first, layout = apply_filling(filling, self._calls, rows, self._schema, plan.keys, with_rows=True)

@@ -39,7 +39,7 @@ from panewise.spark.stream import (
 )
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.emit import emit as checked_emit
-from panewise.spec.fill import Filling, FillOptions
+from panewise.spec.fill import Filling, FillOptions, check_windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Ordered, Watermark
 
@@ -75,6 +75,7 @@ def _filled(
     whole_rows: bool,
 ) -> DataFrame:
     live = source.isStreaming
+    check_windows(plan, live)
     count = 0
     for name, df, filling, _ in sides:
         count = checked_stream(

@@ -43,7 +43,7 @@ def windows(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFram
     found = placed.mapInArrow(add, "shard int, partial binary")
     if isinstance(scheme, Windows) and scheme.range is None:
         # those of every key go on to the latest row of all
-        found = found.crossJoin(F.broadcast(rows.agg(F.max("at").alias("latest"))))
+        found = found.crossJoin(F.broadcast(applied.df.agg(F.max("at").alias("latest"))))
     cores = cores_of(rows.sparkSession)
     dealt = found.repartitionById(cores, F.pmod("shard", F.lit(cores))) if cores else found.repartition("shard")
     return dealt.sortWithinPartitions("shard").mapInArrow(merge, result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from panewise.spec.duration import Amount, Duration
+from panewise.spec.frames import TupleWindows, Windows
 from panewise.spec.punctuate import (
     External,
     InBand,
@@ -51,9 +52,13 @@ def progress(plan: Ordered, told: Punctuation) -> str:
 
 
 def _slack(plan: Ordered, late: str) -> str:
+    missing = "is in no segment"
+    generous = isinstance(plan.punctuation, (SlackTime, SlackRows)) and plan.punctuation.late == "generous"
+    if generous and isinstance(getattr(plan, "scheme", None), (Windows, TupleWindows)):
+        missing = "is missing from the windows that are complete"
     if not late:
-        return f"rows come in order of {plan.ordered_by}; one that does not is in no segment"
-    return f"rows may come {late} late; one that comes later is in no segment"
+        return f"rows come in order of {plan.ordered_by}; one that does not {missing}"
+    return f"rows may come {late} late; one that comes later {missing}"
 
 
 def _sources(plan: Ordered, told: OrderedPer) -> str:

@@ -56,6 +56,8 @@ def _order(plan: PlanSpec) -> str:
         return 'not set yet: add .at("column")'
     if isinstance(plan.scheme, RowWindows):
         return ", then ".join([plan.time, *plan.tie_break])
+    if isinstance(plan.scheme, TupleWindows) and plan.scheme.every > 1 and plan.scheme.numbered is None:
+        return f"{plan.time} says which rows end a window; in which order they come is of no matter"
     return f"of no matter: {plan.time} alone says where a row belongs"
 
 
@@ -76,7 +78,7 @@ def _about(plan: PlanSpec) -> tuple[str, str, str, str, str]:
             state = "rows that progress has not passed; a count; one pane for each that an open window needs"
             return found, _OF_ROWS, "[start, end), the numbers of rows", _panes(rows.range, rows.slide), state
         case TupleWindows() as scheme:
-            which = "every row" if scheme.every == 1 else f"every {scheme.every}th row in order of {plan.time or 'at'}"
+            which = "every row" if scheme.every == 1 else f"one row in {scheme.every}, in order of {plan.time or 'at'}"
             kind = _BY_NUMBER if scheme.every == 1 else _BY_RANK
             if scheme.numbered is not None:
                 which, kind = f"every row whose {scheme.numbered.text} {scheme.every} divides", _BY_NUMBER

@@ -10,11 +10,26 @@ from panewise.errors import InputError, SpecError
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.check import column, columns, sql
 from panewise.spec.duration import Amount, AmountLike, Duration, amount, same_kind, size
+from panewise.spec.frames import RowWindows, WindowScheme
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation, Scheduled, check_promises
 from panewise.spec.punctuate import punctuation as checked_punctuation
 
-__all__ = ["FillOptions", "Filling", "check_keys", "check_parts", "filling", "fuses"]
+__all__ = ["FillOptions", "Filling", "check_keys", "check_parts", "check_windows", "filling", "fuses"]
+
+
+def check_windows(plan: PlanSpec, live: bool) -> None:
+    """Refuse windows that can't be filled: those of rows, and, where both sides are streams, any."""
+    if isinstance(plan.scheme, RowWindows):
+        raise SpecError(
+            "`plan` (row_windows) is bounded by numbers of rows, which the rows of another source do not have. "
+            "Use plan.agg for its own rows, or windows on `at`."
+        )
+    if live and isinstance(plan.scheme, WindowScheme):
+        raise SpecError(
+            f"`plan` ({type(plan.scheme).__name__}) can't be filled from one stream to another yet: only frames can. "
+            "Fill from a stored table, or give the other stream the same windows."
+        )
 
 
 @dataclass(frozen=True)

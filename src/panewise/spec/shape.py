@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from panewise.spec.duration import size
 from panewise.spec.frames import (
     AggregateFrames,
     BoundaryFrames,
@@ -11,8 +12,8 @@ from panewise.spec.frames import (
     RowWindows,
     Scheme,
     ThresholdFrames,
+    TupleWindows,
     Windows,
-    WindowScheme,
 )
 from panewise.spec.options import Starts
 
@@ -35,9 +36,11 @@ def shape(scheme: Scheme) -> str:
     >>> shape(ThresholdFrames(condition="speed < 30", limits=Limits(max_rows=9)))
     'disjoint'
     """
-    if isinstance(scheme, WindowScheme):
-        whole = isinstance(scheme, (Windows, RowWindows)) and scheme.range == scheme.slide
-        return "partitions" if whole else "overlapping"
+    if isinstance(scheme, (Windows, RowWindows, TupleWindows)):
+        if isinstance(scheme, TupleWindows) or scheme.range is None:
+            return "overlapping"
+        long, step = size(scheme.range), size(scheme.slide)
+        return "partitions" if long == step else "disjoint" if long < step else "overlapping"
     breaking = scheme.schedule is not None and scheme.schedule.missing == "breaks"
     if isinstance(scheme, (ThresholdFrames, HysteresisFrames)):
         if scheme.gaps:
