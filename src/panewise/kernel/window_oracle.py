@@ -71,7 +71,7 @@ def windows(
     found = []
     for w in _between(max(first, 0) if begins else first, last):
         start, end = extent(w, range, slide, origin, begins)
-        if range is None and end - slide > top:
+        if range is None and origin + w * slide > top:
             continue
         kept = [row for row in rows if not begins or (row.at is not None and row.at >= origin)]
         inside, made = fill((start, end, "[)"), kept, agg)
