@@ -36,11 +36,11 @@ def ours(df: DataFrame) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize(
     ("size", "slide", "start"),
     [
-        ("10 minutes", "10 minutes", "0 seconds"),
+        pytest.param("10 minutes", "10 minutes", "0 seconds", marks=pytest.mark.slow),
         ("1 hour", "10 minutes", "0 seconds"),
         # ends lie on the grid: (0 - range) mod slide
         ("25 minutes", "10 minutes", "5 minutes"),
-        ("7 minutes", "3 minutes", "2 minutes"),
+        pytest.param("7 minutes", "3 minutes", "2 minutes", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("partitions", [pytest.param(1, marks=pytest.mark.slow), 5])
@@ -94,7 +94,7 @@ def test_what_windows_do_not_have_is_refused(rows: DataFrame) -> None:
     [
         pw.row_windows(50, 20).by("k"),
         pw.row_windows(7, partitioned=True).by("k"),
-        pw.slide_by_tuple_windows("90 seconds").by("k"),
+        pytest.param(pw.slide_by_tuple_windows("90 seconds").by("k"), marks=pytest.mark.slow),
         pw.slide_by_tuple_windows("10 minutes", every=5).by("k"),
         pw.slide_by_tuple_windows("10 minutes", every=50, numbered="v"),
     ],
