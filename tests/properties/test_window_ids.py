@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import panewise as pw
@@ -35,6 +35,8 @@ AGG = {
 }
 CALLS = aggregates(AGG)
 SIZES = st.integers(1, 30)
+fewer = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
+"""A stream takes several times as long as a table."""
 
 
 @st.composite
@@ -191,6 +193,7 @@ def lateness(rows: Rows) -> float:
     return worst
 
 
+@fewer
 @given(
     data=st.data(),
     real=st.booleans(),
@@ -213,6 +216,7 @@ def test_a_stream_sends_the_windows_of_the_batch(data: st.DataObject, real: bool
     assert same(told(found), expected(grid, rows))
 
 
+@fewer
 @given(data=st.data(), late=st.sampled_from(["generous", "consistent"]))
 def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataObject, late: str) -> None:
     """One row at a time: consistent leaves a late row out of all its windows, generous of those that are complete."""
@@ -286,6 +290,7 @@ def by_bounds(found: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
     return made
 
 
+@fewer
 @given(data=st.data(), partitioned=st.booleans(), size=st.integers(1, 6), slide=st.integers(1, 6))
 def test_windows_of_rows(data: st.DataObject, partitioned: bool, size: int, slide: int) -> None:
     rows = tidy(data.draw(streams(Grid(1, 1))))
@@ -298,6 +303,7 @@ def test_windows_of_rows(data: st.DataObject, partitioned: bool, size: int, slid
     assert (stream.late, stream.waiting, stream.open) == ([], 0, 0)
 
 
+@fewer
 @given(data=st.data(), real=st.booleans(), every=st.integers(1, 4), numbered=st.booleans())
 def test_windows_that_rows_end(data: st.DataObject, real: bool, every: int, numbered: bool) -> None:
     size = data.draw(st.integers(1, 40)) * (0.25 if real else 1)
@@ -319,6 +325,7 @@ def test_windows_that_rows_end(data: st.DataObject, real: bool, every: int, numb
     assert (stream.waiting, stream.open) == (0, 0)
 
 
+@fewer
 @given(data=st.data(), late=st.sampled_from(["generous", "consistent"]), every=st.integers(1, 3))
 def test_late_rows_of_windows_that_rows_end(data: st.DataObject, late: str, every: int) -> None:
     """One row at a time: a late row ends no window; it is in those that end later, if slack is generous."""
