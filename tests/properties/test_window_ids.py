@@ -18,22 +18,8 @@ from panewise.kernel.windowbatch import merged, partials
 from panewise.kernel.windows import Grid
 from panewise.local.runner import apply_local
 from panewise.local.stream import LocalStream
-from panewise.spec.aggregates import aggregates
+from properties.streams import AGG, CALLS
 
-AGG = {
-    "n": "count(*)",
-    "there": "count(x)",
-    "total": "sum(x)",
-    "low": "min(x)",
-    "high": "max(x)",
-    "mean": "avg(x)",
-    "spread": "stddev(x)",
-    "head": "first(x)",
-    "tail": "last(x)",
-    "whole": "sum(i)",
-    "least": "min(i)",
-}
-CALLS = aggregates(AGG)
 SIZES = st.integers(1, 30)
 fewer = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
 """A stream takes several times as long as a table."""
