@@ -21,7 +21,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).pare
 KAFKA = Path(__file__).parents[1] / ".venv" / "kafka"
 """What `scripts/kafka.sh` fetched, if it did."""
 
-settings.register_profile("quick", deadline=None, derandomize="CI" in os.environ, max_examples=100)
+settings.register_profile("quick", deadline=None, derandomize="CI" in os.environ, max_examples=60)
 settings.register_profile("thorough", deadline=None, derandomize=False, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 

@@ -135,6 +135,7 @@ def test_aggregates_of_the_segment_and_of_what_fills_it(spark: SparkSession, job
     assert [line[:1] + line[5:] for line in shown(out)[1:-1]] == [["a", "3", "0.75"], ["b", "2", "0.5"]]
 
 
+@pytest.mark.slow
 def test_several_sources_and_the_jobs_own(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     file = Path(job(AGG))
     own = '[fill.own]\nwiden = {before = 1}\nagg = {around = "count(*)"}\n\n[fill.same]\nagg = {top = "max(temp)"}\n'

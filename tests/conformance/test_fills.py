@@ -27,7 +27,10 @@ _QUICK = (
     "segments without rows are kept where that is wanted",
     "fragments are filled one by one, and let rows go early",
 )
-"""On Spark a stream takes seconds; as all is told in one process, and by a batch, a choice of them will do."""
+"""On Spark a stream takes seconds; as all is told in one process, and by a batch, a choice of them will do.
+
+So it will for files that are scanned, whose reading has tests of its own.
+"""
 
 
 def _cases() -> list[Any]:
@@ -35,7 +38,7 @@ def _cases() -> list[Any]:
     for story in STORIES:
         executors = [*LOCAL, *ON_SPARK] if story.steps is None else ["local_stream", "streams"]
         for executor in executors:
-            quick = executor in (*LOCAL, "batch", "scanned") or story.name in _QUICK or story.error is not None
+            quick = executor in (*LOCAL, "batch") or story.name in _QUICK or story.error is not None
             marks = [] if quick else [pytest.mark.slow]
             cases.append(pytest.param(story, executor, marks=marks, id=f"{story.name} - {executor}"))
     return cases

@@ -25,7 +25,14 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+SLOW = ("correlate-with-another-stream.md",)
+"""Half a minute of streams."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page.name in SLOW else [], id=page.name) for page in PAGES],
+)
 def test_python_runs_and_prints_what_it_says(page: Path, spark: SparkSession) -> None:
     names: dict[str, Any] = {"__name__": page.stem}
     for (language, code), (after, text) in pairwise([*blocks(page), ("", "")]):

@@ -65,8 +65,14 @@ def begun(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Repl
             "'n = count(*) of None, top = min(v) of int64, mean = avg(v) of int64'",
             marks=pytest.mark.slow,
         ),
-        (FRAMES.by("k", "site").at("t", pw.slack(4)), AGG, {}, "`by` was 'k string' and is 'k string, site int64'"),
-        (PLAN, AGG, {"shards": 4}, "`shards` was '2' and is '4'"),
+        pytest.param(
+            FRAMES.by("k", "site").at("t", pw.slack(4)),
+            AGG,
+            {},
+            "`by` was 'k string' and is 'k string, site int64'",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(PLAN, AGG, {"shards": 4}, "`shards` was '2' and is '4'", marks=pytest.mark.slow),
     ],
     ids=["condition", "agg", "key", "shards"],
 )
@@ -108,9 +114,10 @@ WHOLE = pa.concat_tables([part(n) for n in range(3)])
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [(pw.slack(7), pw.slack(4)), pytest.param(pw.slack(4), pw.slack(rows=15), marks=pytest.mark.slow)],
+    [(pw.slack(7), pw.slack(4)), (pw.slack(4), pw.slack(rows=15))],
     ids=["less", "rows"],
 )
+@pytest.mark.slow
 def test_another_slack(spark: SparkSession, tmp_path: Path, before: Any, after: Any) -> None:
     found, replay = changed(spark, tmp_path / "stream", (FRAMES.at("t", before), {}), (FRAMES.at("t", after), {}))
     assert replay.counted("late") == 0

@@ -38,7 +38,7 @@ from panewise.kernel.oracle import (
 from panewise.plan import Plan
 from panewise.spec.aggregates import aggregates
 
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 SEVEN_TENS = [10.0] * 7
 TEMPERATURES = [30, 31, 33, 34, 30, 34, 33, 34, 35, 32]
 

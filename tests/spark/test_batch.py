@@ -122,6 +122,7 @@ def test_more_partitions_than_keys(spark: SparkSession) -> None:
     assert found == {"aggregate": in_memory("aggregate", 20_000)}
 
 
+@pytest.mark.slow
 def test_adaptive_plans_change_nothing(spark: SparkSession) -> None:
     with settings(spark, shuffle_partitions=200, adaptive_enabled="true"):
         found = together(spark.createDataFrame(stream(20_000)).sort("speed"))

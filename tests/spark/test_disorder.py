@@ -115,7 +115,8 @@ def test_in_many_micro_batches(arrivals: Arrivals, quantile: float) -> None:
     assert rows(found) == rows(pw.segments_local(plan, arrivals.without(late), arrivals.agg))
 
 
-@pytest.mark.parametrize("quantile", [1.0, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("quantile", [1.0, 0.5])
 def test_in_few_micro_batches_on_spark(
     spark: SparkSession, arrivals: Arrivals, quantile: float, tmp_path: Path
 ) -> None:

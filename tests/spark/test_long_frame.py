@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import panewise as pw
 from panewise.local.stream import LocalStream
@@ -56,6 +57,7 @@ def test_each_part_is_what_progress_has_closed() -> None:
     assert max(sizes[2:]) <= 1.2 * sizes[2]
 
 
+@pytest.mark.slow
 def test_state_stays_flat_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     plan = FRAMES.at("t", pw.slack(SLACK))
     replay = Replay(spark, tmp_path / "stream")
