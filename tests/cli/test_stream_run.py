@@ -19,6 +19,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import panewise as pw
+from panewise.cli.engine import unresolved
 from panewise.cli.errors import sentence
 from panewise.cli.live import line, looked_at, table
 from panewise.cli.main import app
@@ -294,25 +295,37 @@ KAFKA = (
 )
 
 
+AVRO_KAFKA = KAFKA.replace('"json"', '"avro"').replace('"t int"', '\'{"type": "int"}\'')
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+
+
 @pytest.mark.parametrize(
-    ("given", "packages"),
+    ("text", "given", "packages"),
     [
-        ({}, True),
-        ({"spark.jars": "x.jar"}, False),
-        ({"spark.jars.packages": "a:b:1"}, False),
+        (KAFKA, {}, CONNECTOR),
+        (AVRO_KAFKA, {}, f"{CONNECTOR},org.apache.spark:spark-avro_2.13:{pyspark.__version__}"),
+        (KAFKA, {"spark.jars": "x.jar"}, None),
+        (KAFKA, {"spark.jars.packages": "a:b:1"}, "a:b:1"),
     ],
 )
-def test_a_kafka_job_brings_its_connectors(given: dict[str, str], packages: bool) -> None:
-    job = job_from_toml(KAFKA)
+def test_a_kafka_job_brings_its_connectors(text: str, given: dict[str, str], packages: str | None) -> None:
+    job = job_from_toml(text)
     assert job.stream is not None
     wanted = settings(job, job.stream, "local[3]", given)
-    version = pyspark.__version__
-    if packages:
-        assert wanted["spark.jars.packages"] == (
-            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version},org.apache.spark:spark-avro_2.13:{version}"
-        )
+    assert wanted.get("spark.jars.packages") == packages
     assert {name: wanted[name] for name in given} == given
-    assert ("spark.jars.packages" in wanted) == (packages or "spark.jars.packages" in given)
+
+
+def test_a_connector_that_is_not_to_be_had() -> None:
+    ivy = "unresolved dependency: org.apache.spark#spark-{}_2.13;4.3.0: not found"
+    log = f":: problems\njava.lang.RuntimeException: [{ivy.format('sql-kafka-0-10')}, {ivy.format('avro')}]\n\tat x"
+    assert unresolved(log) == (
+        "`spark.jars.packages` (org.apache.spark:spark-sql-kafka-0-10_2.13:4.3.0, org.apache.spark:spark-avro_2.13:"
+        "4.3.0): Spark did not start, because no repository that it knows gave it that. Name another one by --conf "
+        "spark.jars.repositories=https://..., another version by --conf spark.jars.packages=..., or jars that you have "
+        "by --conf spark.jars=a.jar,b.jar."
+    )
+    assert unresolved("The connection was refused.") is None
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -14,12 +15,14 @@ from pyspark.sql import SparkSession
 
 from panewise.cli.errors import EXPECTED, sentence
 from panewise.cli.steps import step
+from panewise.errors import JobError
 from panewise.spark.session import session
 
-__all__ = ["engine"]
+__all__ = ["engine", "unresolved"]
 
 _STDERR = 2
 _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+_UNRESOLVED = re.compile(r"unresolved dependency: ([^\s#]+)#([^\s;]+);([^\s:,\]]+)")
 
 
 @contextmanager
@@ -59,6 +62,9 @@ def _own(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
             finally:
                 spark.stop()
         except EXPECTED as error:
+            missing = unresolved(Path(log.name).read_text(encoding="utf-8", errors="replace"))
+            if missing:
+                raise JobError(missing) from None
             needed = not sentence(error)[1]
             if needed:
                 error.add_note(f"Spark's own log is in {log.name}.")
@@ -66,6 +72,18 @@ def _own(master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
         finally:
             if not needed:
                 Path(log.name).unlink()
+
+
+def unresolved(log: str) -> str | None:
+    """What to say where Spark could not fetch a package that it was to have, by its log."""
+    packages = ", ".join(dict.fromkeys(":".join(found) for found in _UNRESOLVED.findall(log)))
+    if not packages:
+        return None
+    return (
+        f"`spark.jars.packages` ({packages}): Spark did not start, because no repository that it knows gave it that. "
+        "Name another one by --conf spark.jars.repositories=https://..., another version by --conf "
+        "spark.jars.packages=..., or jars that you have by --conf spark.jars=a.jar,b.jar."
+    )
 
 
 @contextmanager

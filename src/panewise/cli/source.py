@@ -15,7 +15,7 @@ from panewise.spec.job import FileSource, KafkaSource, Source, TableSource
 __all__ = ["CONNECTORS", "read", "read_all", "read_stream", "said"]
 
 CONNECTORS = ("org.apache.spark:spark-sql-kafka-0-10_2.13", "org.apache.spark:spark-avro_2.13")
-"""What Spark needs besides to read Kafka, and Avro; each in Spark's own version."""
+"""What Spark needs besides to read Kafka, and then Avro in it; each in Spark's own version."""
 
 
 def read_all(spark: SparkSession, job: Job) -> dict[str, DataFrame]:

@@ -156,9 +156,10 @@ def settings(job: Job, stream: StreamOptions, master: str, given: Mapping[str, s
     # a partition is a task and a state store in every micro-batch; more than shards, or cores, do nothing else
     partitions = min(stream.shards or SHARDS, _cores(master))
     wanted = {"spark.sql.shuffle.partitions": str(partitions)}
-    kafka = any(isinstance(source, KafkaSource) for source in job.sources.values())
-    if kafka and not any(name in given for name in _JARS):
-        wanted["spark.jars.packages"] = ",".join(f"{connector}:{pyspark.__version__}" for connector in CONNECTORS)
+    forms = {source.value for source in job.sources.values() if isinstance(source, KafkaSource)}
+    if forms and not any(name in given for name in _JARS):
+        needed = CONNECTORS if "avro" in forms else CONNECTORS[:1]
+        wanted["spark.jars.packages"] = ",".join(f"{connector}:{pyspark.__version__}" for connector in needed)
     return {**wanted, **given}
 
 
