@@ -69,7 +69,7 @@ def test_a_query_is_counted_from_its_first_micro_batch_on(spark: SparkSession, t
     assert (told.batch, told.rows, told.closed, told.keys_found, told.parts) == (2, 8, 1, 1, 0)
     assert dict(told.late) == {"late": 1, "after_idle": 0, "null_at": 1, "before_origin": 0}
     assert (told.open, told.waiting, told.keys, told.ended) == (1, 2, 2, False)
-    assert told.until == at(20) - timedelta(microseconds=1)
+    assert (told.until, told.per_key) == (at(20) - timedelta(microseconds=1), False)
     assert told.sources == (SourceProgress("b", at(20), False), SourceProgress("a", at(30), False))
     assert told.lag is not None
     assert told.lag > timedelta(days=365)
@@ -78,6 +78,19 @@ def test_a_query_is_counted_from_its_first_micro_batch_on(spark: SparkSession, t
     # and what was sent is what a batch finds, as far as it is certain
     kept = spark.read.parquet(str(folder)).where("k = 'x'")
     assert rows(spark.read.parquet(f"{tmp_path}/out").toArrow()) == rows(PLAN.segments(kept).toArrow())
+
+
+def test_of_keys_that_are_in_order_by_themselves_the_last_one_counts(spark: SparkSession, tmp_path: Path) -> None:
+    ats = {"a": 12, "b": 9, "c": 30, "d": 111, "e": 12, "f": 1000, "g": 12}
+    spark.createDataFrame([*ats.items(), (None, None)], "k string, t int").write.parquet(f"{tmp_path}/rows")
+    stream = spark.readStream.schema("k string, t int").parquet(f"{tmp_path}/rows")
+    found = pw.session_frames(5).by("k").at("t", pw.ordered_per("k")).segments(stream, shards=4)
+    writer = found.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint")
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(ENDS_WITHIN)
+    told = pw.progress(query)
+    assert (told.until, told.per_key, told.sources, told.keys) == (8, True, (), 8)
+    assert told.reached == "8 (the key furthest behind)"
 
 
 # in words
@@ -121,6 +134,7 @@ def test_progress_in_words() -> None:
         ({}, "nothing for all keys yet"),
         ({"ended": True}, "everything, the stream has ended"),
         ({"until": 7}, "7"),
+        ({"until": 7, "per_key": True}, "7 (the key furthest behind)"),
         ({"until": MIDNIGHT.replace(tzinfo=None)}, "2024-01-01 00:00:00"),
     ],
 )

@@ -38,6 +38,12 @@ class Arrivals:
         self._per_key = is_per_key(spec)
         self._sources = [f"s{i}" for i in range(len(source_columns(spec)))]
 
+    @property
+    def behind(self) -> Any:
+        """How far the key furthest behind has come, where each is in order by itself; None, if none is known."""
+        known = self.until[self.until > self._progress.nothing] if self._per_key else self.until[:0]
+        return known.min() if len(known) else None
+
     def grow(self, slots: int) -> None:
         """Make room for new keys, of which no more is known than of all."""
         more = np.full(slots - len(self.until), self.punctuator.until, self._progress.dtype)

@@ -257,10 +257,10 @@ class Punctuator:
         return np.append(idle, unheard)[np.minimum(found, len(idle))]
 
     def told(self) -> str:
-        """The sources that are furthest behind, and how far each has come, as JSON, for whoever watches."""
+        """The sources that are furthest behind, idle ones last, and how far each has come, as JSON."""
         if self.sources is None:
             return "[]"
-        behind = self.sources.sort_by("at").slice(0, _TOLD)
+        behind = self.sources.sort_by([("idle", "ascending"), ("at", "ascending")]).slice(0, _TOLD)
         named = [behind.column(name).to_pylist() for name in behind.column_names if name.startswith("s")]
         ats = [self._progress.written(at) for at in behind.column("at").to_pylist()]
         told = zip(zip(*named, strict=True), ats, behind.column("idle").to_pylist(), strict=True)

@@ -93,6 +93,11 @@ class Shard:
         """How far the stream has come."""
         return self._arrivals.punctuator
 
+    @property
+    def behind(self) -> Any:
+        """How far the key furthest behind has come, where each is in order by itself; None, if none is known."""
+        return self._arrivals.behind
+
     def promised(self) -> tuple[list[pa.Array], Array]:
         """Keys, and for each an instant at or before which no segment or part to come starts."""
         return self._table.columns, self._operator.promise(self._arrivals.until, self._progress)

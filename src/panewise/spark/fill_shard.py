@@ -91,9 +91,9 @@ class FillProcessor(StatefulProcessor):
             tables |= {f"late of {name}": late.rename_columns(["reason", name]) for name, late in named}
         first = shard.framing.punctuator if shard.framing is not None else shard.filler.sides[0].punctuator
         size = len(state) + shard.filler.size
-        facts = reported(self._spec.fillings[0].progress, first, number, outcome.counts, shard.totals, size)
-        behind = min(side.punctuator.until for side in shard.filler.sides)
-        progress = self._spec.fillings[0].progress
-        if progress.nothing < behind < progress.everything:
-            facts["filling_until"] = progress.written(behind)
+        progress, behind = self._spec.fillings[0].progress, None if shard.framing is None else shard.framing.behind
+        facts = reported(progress, first, number, outcome.counts, shard.totals, size, behind)
+        until = min(side.punctuator.until for side in shard.filler.sides)
+        if progress.nothing < until < progress.everything:
+            facts["filling_until"] = progress.written(until)
         return pd.DataFrame({"page": [dump(tables, facts)]})

@@ -60,7 +60,7 @@ class ShardProcessor(StatefulProcessor):
         if outcome.late is not None:
             tables["late"] = outcome.late
         progress = self._layout.progress
-        facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state))
+        facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state), shard.behind)
         return pd.DataFrame({"page": [dump(tables, facts)]})
 
 
@@ -80,15 +80,17 @@ def reported(
     counts: Mapping[str, int],
     totals: Mapping[str, int],
     state_bytes: int,
+    behind: Any = None,
 ) -> dict[str, Any]:
-    """What a shard reports of a micro-batch."""
-    until = punctuator.until
+    """What a shard reports of a micro-batch; `behind` is how far its last key is, where each has its own progress."""
+    until = punctuator.until if behind is None else behind
     known = progress.nothing < until < progress.everything
     return {
         **counts,
         "shard": number,
         "state_bytes": state_bytes,
         "until": progress.written(until) if known else None,
+        "behind": float(until) if known and behind is not None else None,
         "sources": punctuator.told() if number == 0 else None,
         "ended": bool(punctuator.final),
         "filling_until": None,

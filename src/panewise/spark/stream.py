@@ -59,7 +59,7 @@ SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
 _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
 
-_TOLD = ("until", "filling_until", "sources", "ended")
+_TOLD = ("until", "filling_until", "sources", "ended", "behind")
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
@@ -201,7 +201,9 @@ def finished(staged: DataFrame, made: T.StructType, late: T.StructType | None, s
     counted = [F.sum(_monitor(name)).alias(name) for name in sums]
     told = {
         # as text: of a time the query's progress tells the second only, and no zone
-        "until": F.max(_monitor("until")),
+        # the same in all shards, unless each key has its own
+        "until": F.coalesce(F.min_by(_monitor("until"), _monitor("behind")), F.max(_monitor("until"))),
+        "per_key": F.max(_monitor("behind")).isNotNull(),
         "filling_until": F.max(_monitor("filling_until")),
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
@@ -223,7 +225,7 @@ def _output_schema(made: T.StructType, late: T.StructType | None, sums: tuple[st
         fields.append(T.StructField("late", late))
     monitor = [T.StructField(name, T.LongType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
-    more.append(T.StructField("ended", T.BooleanType()))
+    more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
     return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
 

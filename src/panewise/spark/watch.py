@@ -75,7 +75,7 @@ class FillProgress:
     segments_waiting: int
     """Segments that rows to come may enter."""
     until: At | None
-    """Progress of the source that is furthest behind; None, where nothing was promised yet, or where all was."""
+    """Of the source that is furthest behind, about all keys; None, where nothing was promised yet, or all was."""
 
     def __str__(self) -> str:
         late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
@@ -112,10 +112,13 @@ class StreamProgress:
     keys: int = 0
     state_bytes: int = 0
     until: At | None = None
-    """Progress: no more rows up to here. None, where nothing was promised yet, or where each key has its own."""
+    """Progress: no more rows up to here. None, where nothing was promised yet."""
+    per_key: bool = False
+    """Whether each key is in order by itself: then `until` is that of the key furthest behind, of those seen."""
     ended: bool = False
     """Whether everything was promised."""
     sources: tuple[SourceProgress, ...] = ()
+    """Those furthest behind, 100 at most, idle ones last. Of a fill: those of what draws the segments."""
     filling: FillProgress | None = None
     """Of a fill: how far the other side is."""
 
@@ -151,7 +154,10 @@ class StreamProgress:
         """Progress, in words."""
         if self.ended:
             return "everything, the stream has ended"
-        return "nothing for all keys yet" if self.until is None else f"{shown(self.until)}{_ago(self.lag)}"
+        if self.until is None:
+            return "nothing for all keys yet"
+        whose = " (the key furthest behind)" if self.per_key else ""
+        return f"{shown(self.until)}{_ago(self.lag)}{whose}"
 
 
 def many(count: int, what: str) -> str:
@@ -253,6 +259,7 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
         keys=sums["keys"],
         state_bytes=sums["state_bytes"],
         until=None if None in texts else min(map(_at, texts)),
+        per_key=any(row.get("per_key") for row in told),
         ended=all(row["ended"] for row in told),
         sources=tuple(source for row in told for source in _sources(row["sources"])),
         filling=_filling([row for row in told if row.get("rows_waiting") is not None]),
