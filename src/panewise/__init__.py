@@ -19,6 +19,7 @@ from panewise.spark.control import Control
 from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
+from panewise.spec.aggregates import CustomAggregate, custom_aggregate
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
 from panewise.window_builders import (
     ROW_NUMBER,
@@ -33,6 +34,7 @@ from panewise.window_builders import (
 __all__ = [
     "ROW_NUMBER",
     "Control",
+    "CustomAggregate",
     "CustomScheme",
     "DataError",
     "Fill",
@@ -45,6 +47,7 @@ __all__ = [
     "Watch",
     "aggregate_frames",
     "boundary_frames",
+    "custom_aggregate",
     "custom_frames",
     "delta_frames",
     "external",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from panewise.errors import InputError, SpecError, did_you_mean
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.duration import AmountLike
 from panewise.spec.explain_fill import Explained, explain_fill
 from panewise.spec.fill import Filling, FillOptions, check_parts, check_windows, fuses
@@ -178,7 +178,7 @@ class Fill:
                 "Leave it out; pw.progress counts them, and plan.segments(..., late=True) gives them."
             )
 
-    def _segments(self, fused: Mapping[str, str]) -> DataFrame:
+    def _segments(self, fused: Aggregates) -> DataFrame:
         """The segments, with what can be computed on the way."""
         if self._stored:
             return self._framing.dropDuplicates()
@@ -188,7 +188,7 @@ class Fill:
         """What a stream of rows meets: the rows that draw segments, if they are a stream too; or known segments."""
         return self._framing if self._framing.isStreaming else self._segments({})
 
-    def _filled(self, fused: Mapping[str, str], rest: Mapping[str, Calls], keep_empty: bool) -> DataFrame:
+    def _filled(self, fused: Aggregates, rest: Mapping[str, Calls], keep_empty: bool) -> DataFrame:
         """Segments with all aggregates: those of streams in one stage, then those of stored tables one by one."""
         from panewise.spark.fill import Stored, aggregated
 
@@ -211,7 +211,7 @@ class Fill:
         return self._streamed(found, {}, streams, options) if streams and not live else found
 
     def _streamed(
-        self, source: DataFrame, fused: Mapping[str, str], streams: Mapping[str, Calls], options: FillOptions
+        self, source: DataFrame, fused: Aggregates, streams: Mapping[str, Calls], options: FillOptions
     ) -> DataFrame:
         from panewise.spark.fill_stream import aggregated
 
@@ -249,17 +249,17 @@ class Fill:
                 )
         return calls
 
-    def _fused(self, asked: Mapping[str, Calls]) -> tuple[dict[str, str], dict[str, Calls]]:
+    def _fused(self, asked: Mapping[str, Calls]) -> tuple[dict[str, Aggregate], dict[str, Calls]]:
         """What the framing can compute on its way, from its own rows; and the rest."""
-        fused: dict[str, str] = {}
+        fused: dict[str, Aggregate] = {}
         rest = {}
         for name, calls in asked.items():
             side = self._sources[name]
             given = side.filling
             if side.df is self._framing and not self._stored and fuses(self._plan, given, calls):
-                fused |= {result: str(call.where(given.where)) for result, call in calls}
+                fused |= {result: call.where(given.where) for result, call in calls}
                 if given.where is not None:
-                    fused[f"{_COUNT} of {name}"] = str(Aggregate("count", None).where(given.where))
+                    fused[f"{_COUNT} of {name}"] = Aggregate("count", None).where(given.where)
             else:
                 rest[name] = calls
         return fused, rest

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from panewise import builders, window_builders
 from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
-from panewise.spec.aggregates import aggregates
+from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.classes import class_at, class_path
 from panewise.spec.codec import Table, dumps, loads
 from panewise.spec.duration import Duration, written
 from panewise.spec.fill_tables import check_fill, fill_from_table, fill_to_mapping
@@ -37,6 +37,7 @@ from panewise.spec.frames import (
 )
 from panewise.spec.job import SCREEN, FillTables, Plot, Sink, Source, StreamOptions
 from panewise.spec.options import Saturated, Starts
+from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import check_punctuation
 from panewise.spec.tables import (
     plot_from_table,
@@ -116,14 +117,17 @@ def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
         raise JobError(f"`scheme` in [plan] ({name!r}) is not a scheme. {did_you_mean(name, _SCHEMES)}")
     # `scheme` is taken by the builder's name, so a custom scheme's class is called `custom`
     parameters = {"custom" if p == "scheme" else p: v for p, v in inspect.signature(_SCHEMES[name]).parameters.items()}
-    table.only(name, [*parameters, "scheme", "by", "at", "punctuation", "tie_break", "ties"])
+    table.only(name, [*parameters, "scheme", "by", "at", "punctuation", "tie_break", "ties", "then"])
     options = {option: table.content[option] for option in parameters if option in table.content}
     for option, parameter in parameters.items():
         if parameter.default is parameter.empty and option not in options:
             raise JobError(f"`{option}` is missing in [plan]: {name} can't do without it. Add `{option}`.")
     if "custom" in options:
-        options["scheme"] = _class(options.pop("custom"))
+        options["scheme"] = class_at("`custom` in [plan]", options.pop("custom"), JobError)
     plan: Plan = _SCHEMES[name](**options).by(*table.list("by", str))
+    for following in table.list("then", dict):
+        rest = {option: value for option, value in following.items() if option != "agg"}
+        plan = plan.then(plan_from_mapping(rest).agg(Table("plan.then.agg", following.get("agg", {})).content))
     at = table.optional("at", str)
     if at is None:
         for option in ("tie_break", "ties"):
@@ -137,27 +141,7 @@ def plan_from_mapping(mapping: Mapping[str, Any]) -> Plan:
     return plan.at(at, punctuation, tie_break=table.list("tie_break", str), ties=table.optional("ties", str, "all"))
 
 
-def _class(path: object) -> object:
-    module, colon, name = path.partition(":") if isinstance(path, str) else ("", "", "")
-    if not (module and colon and name):
-        raise JobError(f'`custom` in [plan] ({path!r}) must name a class. Write "module:Class".')
-    if module.startswith("."):
-        raise JobError(
-            f"`custom` in [plan] ({path!r}) starts with a dot, but a job is in no package. "
-            'Write the module in full, "package.module:Class".'
-        )
-    try:
-        found: object = import_module(module)
-    except ImportError as e:
-        raise JobError(f"`custom` in [plan] ({path!r}) can't be imported: {e}. Put the module on the path.") from None
-    for part in name.split("."):
-        if not hasattr(found, part):
-            raise JobError(f"`custom` in [plan] ({path!r}): {module} has no {name}. Define it there, or name another.")
-        found = getattr(found, part)
-    return found
-
-
-def plan_to_mapping(plan: Plan) -> dict[str, Any]:
+def plan_to_mapping(plan: PlanSpec) -> dict[str, Any]:
     """The [plan] table of a plan, without what is default anyway; `plan_from_mapping` is its inverse.
 
     >>> plan_to_mapping(builders.delta_frames({"speed": 5}, strict=True).at("ts"))
@@ -184,7 +168,17 @@ def plan_to_mapping(plan: Plan) -> dict[str, Any]:
         table["ties"] = plan.ties
     if plan.punctuation is not None:
         table["punctuation"] = punctuation_to_mapping(plan.punctuation)
+    if plan.following is not None:
+        rest = plan.chain()[1:]
+        table["then"] = [{**plan_to_mapping(each), "agg": _written_calls(each.calls)} for each in rest]
     return table
+
+
+def _written_calls(calls: tuple[tuple[str, Aggregate], ...]) -> dict[str, str]:
+    for name, call in calls:
+        if call.custom is not None:
+            _class_path(f"agg[{name}]", call.custom)
+    return {name: str(call) for name, call in calls}
 
 
 def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
@@ -209,14 +203,15 @@ def _own_options(scheme: Scheme) -> tuple[str, dict[str, Any]]:
         case SessionFrames():
             return "session_frames", {"gap": written(scheme.gap)}
         case CustomFrames():
-            return "custom_frames", {"custom": _class_path(scheme.scheme)}
+            return "custom_frames", {"custom": _class_path("custom", scheme.scheme)}
         case Windows(range=None):
             return "landmark_windows", {"slide": written(scheme.slide), "origin": scheme.origin}
         case Windows() if scheme.range == scheme.slide:
-            return "tumbling_windows", {"size": written(scheme.slide), "origin": scheme.origin}
+            size = written(scheme.slide)
+            return "tumbling_windows", {"size": size, "origin": scheme.origin, "keep_empty": scheme.keep_empty}
         case Windows():
             sizes = {"range": written(scheme.range), "slide": written(scheme.slide)}
-            return "sliding_windows", {**sizes, "origin": scheme.origin}
+            return "sliding_windows", {**sizes, "origin": scheme.origin, "keep_empty": scheme.keep_empty}
         case RowWindows():
             rows = {"range": scheme.range, "slide": scheme.slide, "partitioned": scheme.partitioned}
             return "row_windows", rows
@@ -269,13 +264,13 @@ def _cells(value: Value, cells: float | tuple[float, ...]) -> str | int | float 
     return [_number(point) for point in cells] if isinstance(cells, tuple) else _size(value, cells)
 
 
-def _class_path(scheme: type) -> str:
-    if scheme.__module__ == "__main__" or "<locals>" in scheme.__qualname__:
+def _class_path(option: str, kind: type) -> str:
+    if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
         raise JobError(
-            f"`custom` ({scheme.__qualname__}) can't be written to a job file: nobody else could import it. "
+            f"`{option}` ({kind.__qualname__}) can't be written to a job file: nobody else could import it. "
             "Move the class to the top of a module of its own."
         )
-    return f"{scheme.__module__}:{scheme.__qualname__}"
+    return class_path(kind)
 
 
 def job_from_toml(text: str) -> Job:
@@ -339,8 +334,8 @@ def job_to_toml(job: Job) -> str:
         raise JobError('`at` is missing in the plan of the job. Add .at("column").')
     job.check()
     tables = {"source": source_to_mapping(job.source), "plan": plan_to_mapping(job.plan)}
-    if job.agg:
-        tables["agg"] = dict(job.agg)
+    if job.agg or job.plan.calls:
+        tables["agg"] = dict(job.agg) or _written_calls(job.plan.calls)
     if job.fill is not None:
         tables["fill"] = fill_to_mapping(job.fill, job.plan)
     if job.stream is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 from panewise.errors import InputError, SpecError
 from panewise.fill import ONLY, Fill, FillingSource
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.check import choice, column, columns, flag
 from panewise.spec.duration import AmountLike
 from panewise.spec.emit import emit as checked_emit
@@ -51,11 +52,12 @@ class Plan(PlanSpec):
     def segments(
         self,
         df: DataFrame,
-        agg: Mapping[str, str] | None = None,
+        agg: Aggregates | None = None,
         *,
         emit: str = "final",
         fragment_every: AmountLike | None = None,
         late: bool = False,
+        punctuations: bool = False,
         shards: int | None = None,
         control: str | None = None,
         clock: DataFrame | None = None,
@@ -65,9 +67,11 @@ class Plan(PlanSpec):
 
         `emit` sends what is certain of a segment before it is over: its `"fragments"`, or `"updates"` of all of it,
         at most every `fragment_every`. Of a streaming DataFrame: `late` adds the rows that broke a promise, in a
-        column of that name (`pw.outputs` tells them apart); `shards` is how many parts the keys are dealt to, for
-        good; `control` is a folder through which a running query is told things (`pw.Control`); `clock` a stream
-        with a `timestamp` that ticks for `idle_after`, in place of Spark's own rate source.
+        column of that name (`pw.outputs` tells them apart); `punctuations` adds how far each shard has come, in a
+        column `punctuation`: no segment to come starts at or before its `start`, or ends at or before its `end`;
+        `shards` is how many parts the keys are dealt to, for good; `control` is a folder through which a running query
+        is told things (`pw.Control`); `clock` a stream with a `timestamp` that ticks for `idle_after`, in place of
+        Spark's own rate source.
 
         Of a batch: `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action
         has run.
@@ -80,10 +84,18 @@ class Plan(PlanSpec):
                 raise InputError(
                     "`observation` is for a batch; a stream is watched while it runs. Use pw.progress(query)."
                 )
-            return of_stream(self, df, agg, sent, late=late, shards=shards, control=control, clock=clock)
+            return of_stream(
+                self, df, agg, sent, late=late, punctuations=punctuations, shards=shards, control=control, clock=clock
+            )
         from panewise.spark.batch import segments
 
-        given = {"late": late or None, "shards": shards, "control": control, "clock": clock}
+        given = {
+            "late": late or None,
+            "punctuations": punctuations or None,
+            "shards": shards,
+            "control": control,
+            "clock": clock,
+        }
         for name, value in given.items():
             if value is not None:
                 raise InputError(
@@ -91,15 +103,38 @@ class Plan(PlanSpec):
                 )
         return segments(self, df, agg, observation, sent)
 
-    def agg(
-        self,
-        df: DataFrame,
-        calls: Mapping[str, str] | None = None,
-        /,
-        **named: str,
-    ) -> DataFrame:
-        """Aggregates over the rows of each segment: `agg(df, top="max(speed)")` is `segments(df, {"top": ...})`."""
-        return self.segments(df, {**(calls or {}), **named})
+    @overload
+    def agg(self, given: Aggregates | None = None, /, **named: str | Aggregate) -> Plan: ...
+
+    @overload
+    def agg(self, given: DataFrame, calls: Aggregates | None = None, /, **named: str | Aggregate) -> DataFrame: ...
+
+    def agg(self, given: Any = None, calls: Aggregates | None = None, /, **named: str | Aggregate) -> Plan | DataFrame:
+        """Aggregates over the rows of each segment: `agg(df, top="max(speed)")` is `segments(df, {"top": ...})`.
+
+        Without a DataFrame, the plan with these aggregates, to be run later or to be followed by another.
+        """
+        if given is None or isinstance(given, Mapping):
+            return replace(self, calls=aggregates({**(given or {}), **named}))
+        return self.segments(given, {**(calls or {}), **named})
+
+    def then(self, plan: Plan) -> Plan:
+        """A plan over the segments that this one finds: windows over frames, frames over windows, frames over frames.
+
+        What it reads of them: keys, aggregates, `start`, `end`, `duration` (seconds, where `at` is a time), `rows`,
+        `id`. Windows take each segment in every window that it meets, clipped to it; other plans take it as a row at
+        its `start`, or with `.at("end")` at its end.
+        """
+        if not isinstance(plan, PlanSpec):
+            raise SpecError(
+                f"`then` ({type(plan).__name__}) must be a plan over the segments of this one. "
+                'Give one, such as tumbling_windows("1 minute").agg(n="count(*)").'
+            )
+        if plan.punctuation is not None:
+            raise SpecError(
+                "`punctuation`: the plan before it tells how far segments have come. Leave it out of what follows."
+            )
+        return replace(self, following=_over(self.following, plan))
 
     def fill(
         self,
@@ -130,6 +165,11 @@ class Plan(PlanSpec):
         Of a streaming `filling_source`: `punctuation` says how it is known how far it has come. The rest is as for
         `segments`; `late=True` adds the rows of all sources that broke a promise.
         """
+        if self.following is not None:
+            raise SpecError(
+                "`fill`: a plan follows this one, and what would be filled is not clear. Fill the first plan, or write "
+                "its results to a table and fill those."
+            )
         options = FillOptions(flag("keep_empty", keep_empty), late, shards, control, clock, emit, fragment_every)
         given = (at, by, where, widen, shift, punctuation)
         if not isinstance(filling_source, Mapping):
@@ -143,6 +183,11 @@ class Plan(PlanSpec):
             sources = dict(filling_source)
         return Fill(self, self.segments, framing_source, sources, options)
 
-    def explain(self, agg: Mapping[str, str] | None = None) -> None:
+    def explain(self, agg: Aggregates | None = None) -> None:
         """Print what will happen: stages, shape, and the state that a key needs."""
         print(explain(self, agg))
+
+
+def _over(plan: PlanSpec | None, last: PlanSpec) -> PlanSpec:
+    """A plan at the end of others."""
+    return last if plan is None else replace(plan, following=_over(plan.following, last))

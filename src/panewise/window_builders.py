@@ -53,8 +53,10 @@ def _origin(origin: object) -> str | int | float | None:
     )
 
 
-def tumbling_windows(size: AmountLike, *, origin: Origin | None = None) -> Plan:
+def tumbling_windows(size: AmountLike, *, origin: Origin | None = None, keep_empty: bool = False) -> Plan:
     """One window after another, each row in one of them.
+
+    `keep_empty` reports those without rows too, from the first row of a key on.
 
     >>> from panewise import segments_local
     >>> import pyarrow as pa
@@ -64,18 +66,23 @@ def tumbling_windows(size: AmountLike, *, origin: Origin | None = None) -> Plan:
     {'segment': {'id': 1, 'start': 10, 'end': 20, 'bounds': '[)'}, 'n': 2}
     """
     length = amount("size", size)
-    return Plan(Windows(range=length, slide=length, origin=_origin(origin)))
+    return Plan(Windows(range=length, slide=length, origin=_origin(origin), keep_empty=flag("keep_empty", keep_empty)))
 
 
-def sliding_windows(range: AmountLike, slide: AmountLike, *, origin: Origin | None = None) -> Plan:
-    """Windows of one length, one every `slide`: a row is in several where they overlap, in none between them."""
+def sliding_windows(
+    range: AmountLike, slide: AmountLike, *, origin: Origin | None = None, keep_empty: bool = False
+) -> Plan:
+    """Windows of one length, one every `slide`: a row is in several where they overlap, in none between them.
+
+    `keep_empty` reports those without rows too, from the first row of a key on.
+    """
     length, step = amount("range", range), amount("slide", slide)
     if not same_kind(length, step):
         raise SpecError(
             f"`slide` ({slide}) and `range` ({range}) must be alike: both lengths of time, or both numbers. "
             "Change one of them."
         )
-    return Plan(Windows(range=length, slide=step, origin=_origin(origin)))
+    return Plan(Windows(range=length, slide=step, origin=_origin(origin), keep_empty=flag("keep_empty", keep_empty)))
 
 
 def landmark_windows(slide: AmountLike, *, origin: Origin | None = None) -> Plan:
@@ -120,6 +127,7 @@ def windows(
     sattr: str | None = None,
     pattr: str | Sequence[str] | None = None,
     origin: Origin | None = None,
+    keep_empty: bool = False,
 ) -> Plan:
     """Any window, by the attributes that its range and slide are measured on; the other constructors are short for it.
 
@@ -146,6 +154,11 @@ def windows(
             f"`pattr` ({pattr!r}) numbers rows by themselves in each partition, so `wattr` must be ROW_NUMBER. "
             "Leave it out, and name keys with .by()."
         )
+    if flag("keep_empty", keep_empty) and (range is None or rattr is not None or wattr == ROW_NUMBER):
+        raise SpecError(
+            "`keep_empty` (True) is for windows of a length that lie on a grid: of these there are none without rows. "
+            "Leave it out."
+        )
     if rattr is not None and sattr is not None:
         if range is None:
             raise SpecError("`range` (None) says how far a window reaches back from a row. Give it.")
@@ -159,5 +172,6 @@ def windows(
         rows = row_windows(_whole("range", range), _whole("slide", slide), partitioned=pattr is not None)
         return rows if pattr is None else rows.by(*columns("pattr", pattr))
     assert wattr is not None
-    plan = landmark_windows(slide, origin=origin) if range is None else sliding_windows(range, slide, origin=origin)
-    return plan.at(wattr)
+    if range is None:
+        return landmark_windows(slide, origin=origin).at(wattr)
+    return sliding_windows(range, slide, origin=origin, keep_empty=keep_empty).at(wattr)

@@ -96,7 +96,8 @@ class _Query:
         if "idle_after" in story.plan["punctuation"]:
             options["clock"] = spark.readStream.schema("timestamp timestamp").parquet(str(folder / "clock"))
         df = spark.readStream.schema(story.ddl).parquet(str(folder / "rows"))
-        self._segments = plan_from_mapping(story.plan).segments(df, story.agg, late=True, **options)
+        self._late = "then" not in story.plan
+        self._segments = plan_from_mapping(story.plan).segments(df, story.agg, late=self._late, **options)
 
     def run(self) -> Telling:
         """All steps, each a micro-batch."""
@@ -111,9 +112,11 @@ class _Query:
 
     def _after(self, df: DataFrame, number: int) -> None:
         found = df.toArrow()
-        late = found.column("late").combine_chunks()
-        self._telling.steps.append(told(found.filter(late.is_null()).drop_columns(["late"])))
-        self._telling.late += told(pa.Table.from_struct_array(late.filter(late.is_valid())))
+        if self._late:
+            late = found.column("late").combine_chunks()
+            self._telling.late += told(pa.Table.from_struct_array(late.filter(late.is_valid())))
+            found = found.filter(late.is_null()).drop_columns(["late"])
+        self._telling.steps.append(told(found))
         # the next trigger looks for files only when this is over, so that they are one micro-batch
         self._write(number + 1)
 

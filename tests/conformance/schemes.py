@@ -1,4 +1,4 @@
-"""Custom schemes that transcripts name: one in plain Python, one compiled."""
+"""Custom schemes that transcripts name, one in plain Python, one compiled; and an aggregate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit
 
-__all__ = ["Budget", "Doubling"]
+__all__ = ["Budget", "Doubling", "Span"]
 
 
 class Doubling:
@@ -50,3 +50,22 @@ class Budget:
     @njit
     def close(state: Any, row: Any) -> bool:
         return bool(state[0] >= 10.0)
+
+
+class Span:
+    """How far the largest value is from the smallest."""
+
+    type = "double"
+
+    def init(self) -> Any:
+        return []
+
+    def update(self, state: Any, values: Any) -> Any:
+        return self.merge(state, [values.min(), values.max()])
+
+    def merge(self, state: Any, other: Any) -> Any:
+        both = [*state, *other]
+        return [min(both), max(both)] if both else []
+
+    def finish(self, state: Any) -> Any:
+        return state[1] - state[0] if state else None

@@ -94,8 +94,8 @@ class Story:
         for row in [*rows, *(late["row"] for late in self.late)]:
             if len(row) != len(self.columns):
                 raise ValueError(f"{self.name!r} has a row of {len(row)} for {len(self.columns)} columns: {row}")
-        names = {*self.keys, "id", "start", "end", "bounds", "rows", *self.agg}
-        names |= {"gap"} if self.plan.get("gaps") else set()
+        names = {*self.keys, "id", "start", "end", "bounds", "rows", *self.last.get("agg", self.agg)}
+        names |= {"gap"} if self.last.get("gaps") else set()
         names |= {"part"} if self.sends_parts else set()
         for segment in [*(self.segments or ()), *(s for step in self.steps or () for s in step.segments)]:
             if set(segment) - {"status"} != names:
@@ -103,8 +103,13 @@ class Story:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns of the plan."""
-        return tuple(self.plan.get("by", ()))
+        """The key columns of the results."""
+        return tuple(self.last.get("by", ()))
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The plan, or the last of those that follow."""
+        return self.plan["then"][-1] if "then" in self.plan else self.plan
 
     @property
     def at(self) -> str:
@@ -136,7 +141,8 @@ class Story:
 
     def expected(self, segments: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
         """Segments that must come out, as Python has them."""
-        kinds = {**{key: self.columns[key] for key in self.keys}, **dict.fromkeys(("start", "end"), self.at)}
+        known = {key: self.columns[key] for key in self.keys if key in self.columns}
+        kinds = {**known, **dict.fromkeys(("start", "end"), self.at)}
         return [
             {"status": "final", **{name: python(kinds.get(name, ""), value) for name, value in segment.items()}}
             for segment in segments or ()

@@ -29,6 +29,8 @@ AGG = {
     "tail": "last(x)",
     "whole": "sum(i)",
     "least": "min(i)",
+    "variance": "variance(x)",
+    "middle": "median(x)",
 }
 CALLS = aggregates(AGG)
 

@@ -12,10 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panewise.errors import DataError
+from panewise.kernel.aggregate_oracle import aggregated
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.fill import Tallies
+from panewise.spec.aggregates import aggregates
 from properties.fills import fewer, pieces_of
-from properties.streams import CALLS, optional
+from properties.streams import AGG, optional
+
+MORE = {
+    "kinds": "count(distinct i)",
+    "about": "approx_count_distinct(x)",
+    "upper": "percentile(i, 0.8)",
+    "near": "approx_percentile(x, 0.3)",
+    "span": "conformance.schemes:Span(x)",
+}
+CALLS = aggregates({**AGG, **MORE})
 
 
 @fewer
@@ -48,22 +59,26 @@ def test_what_is_added_up_in_any_order(data: st.DataObject) -> None:
         "whole": sum(wholes) if wholes else None,
         "least": min(wholes, default=None),
     }
-    spread = found.pop("spread"), exact.pop("spread")
-    assert found == exact
-    assert spread[0] == spread[1] or math.isclose(*spread, rel_tol=1e-12)
+    exact["variance"] = None if exact["spread"] is None else exact["spread"] ** 2
+    columns: dict = {"x": [x for _, x, _ in rows], "i": [i for _, _, i in rows]}
+    exact |= {name: aggregated(call, columns[call.argument]) for name, call in CALLS if name not in exact}
+    assert list(found) == [name for name, _ in CALLS]
+    for name, value in found.items():
+        nearly = name in ("spread", "variance", "near") and value is not None
+        assert math.isclose(value, exact[name], rel_tol=1e-12) if nearly else value == exact[name], name
 
 
 def tallied(pieces: list[list[tuple[int, float | None, int | None]]]) -> dict:
     """The aggregates over rows (`at`, x, i) that come in pieces."""
     kinds = {"x": pa.float64(), "i": pa.int64(), None: None}
     aggregation = Aggregation(CALLS, [kinds[call.argument] for _, call in CALLS])
-    whole = Tallies.empty(1, len(CALLS))
+    whole = Tallies.empty(1, aggregation)
     for rows in pieces:
         at, x, i = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
         columns = {"x": pa.array(x, pa.float64()), "i": pa.array(i, pa.int64()), None: None}
         inputs = aggregation.read([columns[call.argument] for _, call in CALLS], len(rows))
-        piece = Tallies.empty(1, len(CALLS))
+        piece = Tallies.empty(1, aggregation)
         ends = np.array([0]), np.array([len(rows)])
-        piece.add(*ends, (aggregation.kinds, aggregation.lanes, *inputs), np.array(at, np.int64))
-        whole.merge(np.array([0]), aggregation.kinds, piece)
-    return {name: column[0].as_py() for (name, _), column in zip(CALLS, whole.results(aggregation), strict=True)}
+        piece.add(*ends, inputs, np.array(at, np.int64))
+        whole.merge(np.array([0]), piece)
+    return {name: column[0].as_py() for (name, _), column in zip(CALLS, whole.results(), strict=True)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,10 +31,11 @@ def grids(draw: st.DrawFn, real: bool = False) -> Grid:
     size, slide = draw(st.none() | SIZES), draw(SIZES)
     origin = draw(st.integers(-20, 20))
     begins = size is None or draw(st.booleans())
+    keep_empty = size is not None and draw(st.sampled_from([False, False, True]))
     if not real:
-        return Grid(size, slide, origin, begins)
+        return Grid(size, slide, origin, begins, keep_empty)
     unit = draw(st.sampled_from([1.0, 0.1, 0.37, 1e-3, 1e6]))
-    return Grid(None if size is None else size * unit, slide * unit, origin * unit, begins)
+    return Grid(None if size is None else size * unit, slide * unit, origin * unit, begins, keep_empty)
 
 
 @given(grid=grids(), t=st.integers(-100, 100), w=st.integers(-120, 120))
@@ -74,15 +76,15 @@ def plan_of(grid: Grid, punctuation: Any = None) -> pw.Plan:
     if grid.range is None:
         plan = pw.landmark_windows(grid.slide, origin=grid.origin)
     elif grid.range == grid.slide:
-        plan = pw.tumbling_windows(grid.range, origin=origin)
+        plan = pw.tumbling_windows(grid.range, origin=origin, keep_empty=grid.keep_empty)
     else:
-        plan = pw.sliding_windows(grid.range, grid.slide, origin=origin)
+        plan = pw.sliding_windows(grid.range, grid.slide, origin=origin, keep_empty=grid.keep_empty)
     return plan.by("k").at("t", punctuation)
 
 
 def without_free_origin(grid: Grid) -> Grid:
     """An origin that is not given is 0."""
-    return grid if grid.begins else Grid(grid.range, grid.slide, 0.0 if grid.real else 0)
+    return grid if grid.begins else replace(grid, origin=0.0 if grid.real else 0)
 
 
 Rows = list[tuple[int, Any, float | None, int | None]]
@@ -115,7 +117,7 @@ def expected(grid: Grid, rows: Rows) -> dict[tuple[int, int], tuple[Any, ...]]:
             if k == key and t is not None
         ]
         for w in window_oracle.windows(
-            inputs, grid.range, grid.slide, grid.origin, grid.begins, CALLS, max(ats, default=None)
+            inputs, grid.range, grid.slide, grid.origin, grid.begins, CALLS, max(ats, default=None), grid.keep_empty
         ):
             found[key, w.id] = (w.start, w.end, w.rows, w.aggregates)
     return found

@@ -142,9 +142,10 @@ BOTH: list[tuple[pw.Plan, dict[str, str], str]] = [
     ),
     (
         threshold("ok"),
-        {"x": "median(drop_pct)"},
-        "`agg[x]` ('median(drop_pct)'): median is not an aggregate here. "
-        "Functions: avg, count, first, last, max, min, stddev, sum.",
+        {"x": "mode(drop_pct)"},
+        "`agg[x]` ('mode(drop_pct)'): mode is not an aggregate here. "
+        "Functions: approx_count_distinct, approx_percentile, avg, count, first, last, max, median, min, percentile, "
+        "stddev, sum, variance.",
     ),
     (ok.by("router"), {}, '`at` is not set: a plan needs the column that orders its rows. Add .at("column").'),
 ]

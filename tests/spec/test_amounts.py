@@ -90,14 +90,12 @@ CASES: list[tuple[Callable[[], object], str]] = [
         "`agg` ('Total') is given twice, but for case. Choose another name for one of them.",
     ),
     (
-        lambda: aggregates({"n": "count(distinct c)"}),
-        "`agg[n]` ('count(distinct c)'): distinct is not supported, an aggregate reads every row of a segment. "
-        "Leave distinct out.",
+        lambda: aggregates({"n": "avg(distinct c)"}),
+        "`agg[n]` ('avg(distinct c)'): distinct is for counts over a segment's rows. Leave distinct out, or count.",
     ),
     (
         lambda: aggregate("sum(DISTINCT(c))", reaches=3),
-        "`aggregate` ('sum(DISTINCT(c))'): distinct is not supported, an aggregate reads every row of a segment. "
-        "Leave distinct out.",
+        "`aggregate` ('sum(DISTINCT(c))'): distinct is for counts over a segment's rows. Leave distinct out, or count.",
     ),
     (
         lambda: aggregate(3, reaches=3),

@@ -14,7 +14,10 @@ from panewise.spec.aggregates import aggregates
 READS = 'a duration reads like "2 minutes", "1 hour 30 minutes" or "250 ms"'
 UNITS = "Units: microsecond, millisecond, second, minute, hour, day, week."
 POSITIVE = "must be more than zero. Give a positive amount, or leave"
-FUNCTIONS = "Functions: avg, count, first, last, max, min, stddev, sum."
+FUNCTIONS = (
+    "Functions: approx_count_distinct, approx_percentile, avg, count, first, last, max, median, min, percentile, "
+    "stddev, sum, variance."
+)
 FRAMING = "Functions: avg, count, max, min, range, stddev, sum."
 COLUMN = 'must be SQL text: a plan holds no Spark Column. Write it as a string, such as "speed > 30".'
 CUSTOM = "Give a class with values, cells, open, update and close (see CustomScheme)."
@@ -319,8 +322,8 @@ CASES: list[tuple[Callable[[], object], str]] = [
     ),
     # ---- agg
     (
-        lambda: aggregates({"x": "median(v)"}),
-        f"`agg[x]` ('median(v)'): median is not an aggregate here. {FUNCTIONS}",
+        lambda: aggregates({"x": "mode(v)"}),
+        f"`agg[x]` ('mode(v)'): mode is not an aggregate here. {FUNCTIONS}",
     ),
     (
         lambda: aggregates({"x": "sum(v) + 1"}),

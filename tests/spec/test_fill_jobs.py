@@ -366,9 +366,10 @@ ERRORS = [
         "`fill.agg` (5) must be a table. Write [fill.agg] and its options below it.",
     ),
     (
-        FILL + '[fill.agg]\nn = "median(x)"\n',
-        "`agg[n]` in [fill] ('median(x)'): median is not an aggregate here. "
-        "Functions: avg, count, first, last, max, min, stddev, sum.",
+        FILL + '[fill.agg]\nn = "mode(x)"\n',
+        "`agg[n]` in [fill] ('mode(x)'): mode is not an aggregate here. "
+        "Functions: approx_count_distinct, approx_percentile, avg, count, first, last, max, median, min, percentile, "
+        "stddev, sum, variance.",
     ),
     (FILL + "[fill.agg]\n", '[fill.agg] names no result. Add one, such as n = "count(*)", or leave it out.'),
     # ---- several sources

@@ -338,7 +338,7 @@ ERRORS = [
     (SOURCE + PLAN + '[sink]\npath = "p"\n', '`format` is missing in [sink]. Add it, such as format = "console".'),
     (
         plan('scheme = "custom_frames"', 'custom = ".mine:Mine"'),
-        "`custom` in [plan] ('.mine:Mine') starts with a dot, but a job is in no package. "
+        "`custom` in [plan] ('.mine:Mine') starts with a dot, but is in no package. "
         'Write the module in full, "package.module:Class".',
     ),
     (
@@ -346,9 +346,10 @@ ERRORS = [
         "`schema` in [source.options] is not an option of Spark's reader. Put it above, into [source].",
     ),
     (
-        SOURCE + PLAN + '[agg]\nn = "median(x)"\n',
-        "`agg[n]` ('median(x)'): median is not an aggregate here. "
-        "Functions: avg, count, first, last, max, min, stddev, sum.",
+        SOURCE + PLAN + '[agg]\nn = "mode(x)"\n',
+        "`agg[n]` ('mode(x)'): mode is not an aggregate here. "
+        "Functions: approx_count_distinct, approx_percentile, avg, count, first, last, max, median, min, percentile, "
+        "stddev, sum, variance.",
     ),
     (
         SOURCE + PLAN + "[agg]\nn = 5\n",

@@ -11,9 +11,10 @@ import pyarrow as pa
 from panewise.errors import DataError, InputError
 from panewise.kernel import folds
 from panewise.kernel.page import Array, in_one, numbers
+from panewise.kernel.reducers import Reducer, reducer_of
 from panewise.spec.aggregates import Aggregate
 
-__all__ = ["Aggregation", "Output", "check_input"]
+__all__ = ["AS_THEY_ARE", "Aggregation", "Inputs", "Output", "check_input"]
 
 _FLOAT_KINDS = {
     "sum": folds.SUM_F,
@@ -24,17 +25,33 @@ _FLOAT_KINDS = {
 }
 _INT_KINDS = {"sum": folds.SUM_I, "min": folds.MIN_I, "max": folds.MAX_I, "first": folds.FIRST_I, "last": folds.LAST_I}
 _INT_VALUED = (folds.COUNT_ROWS, folds.COUNT)
+_NUMBERS_ONLY = ("sum", "avg", "stddev", "variance", "percentile", "approx_percentile")
+AS_THEY_ARE = ("count_distinct", "approx_count_distinct")
+"""What takes values of any type, as they are."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """One aggregate: its name, its fold, where it reads, and the type of its result."""
+    """One aggregate: its name, its fold, where it reads, and the type of its result; or its reducer."""
 
     name: str
     kind: int
     lane: int
     type: pa.DataType
     read_as: pa.DataType | None
+    reducer: Reducer | None = None
+    squared: bool = False
+    """A variance, which folds know by its root."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What aggregates read of some rows."""
+
+    cells: tuple[Array, ...]
+    """Kinds, lanes, floats, ints and valid, as folds and tallies take them."""
+    columns: tuple[pa.Array, ...]
+    """The values of each reducer."""
 
 
 def _reads_ints(arrow: pa.DataType) -> bool:
@@ -42,11 +59,18 @@ def _reads_ints(arrow: pa.DataType) -> bool:
     return any(kind(arrow) for kind in kinds)
 
 
-def check_input(name: str, call: Aggregate, found: str, number: bool, other: bool) -> None:
+def check_input(name: str, call: Aggregate, found: str, number: bool, other: bool, plain: bool = True) -> None:
     """Refuse what an aggregate cannot read; `other` is a time, a date or a boolean, which have no sum."""
-    sums = call.function in ("sum", "avg", "stddev")
-    if not number and (sums or not other):
-        takes = "numbers" if sums else "numbers, times, dates and booleans"
+    if call.custom is not None or call.function in AS_THEY_ARE:
+        if not plain:
+            raise InputError(
+                f"`agg[{name}]` ({call}): {call.argument} has type {found}, which is not a plain value. "
+                "Aggregate one of its parts, or cast it."
+            )
+        return
+    only = call.function in _NUMBERS_ONLY
+    if not number and (only or not other):
+        takes = "numbers" if only else "numbers, times, dates and booleans"
         raise InputError(
             f"`agg[{name}]` ({call}): {call.argument} has type {found}; {call.function} takes {takes}. "
             "Cast it, or aggregate something else."
@@ -68,7 +92,7 @@ class Aggregation:
 
     def __init__(self, calls: Sequence[tuple[str, Aggregate]], types: Sequence[pa.DataType | None]) -> None:
         floats = ints = 0
-        outputs = []
+        outputs: list[Output] = []
         for (name, call), arrow in zip(calls, types, strict=True):
             if arrow is None:
                 outputs.append(Output(name, folds.COUNT_ROWS, 0, pa.int64(), None))
@@ -77,8 +101,12 @@ class Aggregation:
                 outputs.append(Output(name, folds.COUNT, 0, pa.int64(), None))
                 continue
             number = pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow)
-            check_input(name, call, str(arrow), number, _reads_ints(arrow))
-            if call.function in ("avg", "stddev"):
+            check_input(name, call, str(arrow), number, _reads_ints(arrow), not pa.types.is_nested(arrow))
+            reducer = reducer_of(name, call, arrow)
+            if reducer is not None:
+                outputs.append(Output(name, -1, 0, reducer.type, None, reducer))
+                continue
+            if call.function in ("avg", "stddev", "variance"):
                 kind, result, whole = folds.AVG if call.function == "avg" else folds.STDDEV, pa.float64(), False
             elif _reads_ints(arrow):
                 kind, whole = _INT_KINDS[call.function], True
@@ -86,39 +114,53 @@ class Aggregation:
             else:
                 kind, whole = _FLOAT_KINDS[call.function], False
                 result = pa.float32() if pa.types.is_float32(arrow) and call.function != "sum" else pa.float64()
-            outputs.append(Output(name, kind, ints if whole else floats, result, pa.int64() if whole else pa.float64()))
+            lane, read_as = (ints, pa.int64()) if whole else (floats, pa.float64())
+            outputs.append(Output(name, kind, lane, result, read_as, squared=call.function == "variance"))
             ints += whole
             floats += not whole
         self.outputs = tuple(outputs)
         self.n_floats, self.n_ints = floats, ints
-        self.kinds = np.array([o.kind for o in outputs], np.int64)
-        self.lanes = np.array([o.lane for o in outputs], np.int64)
+        plain = [output for output in outputs if output.reducer is None]
+        self.reducers = tuple(output.reducer for output in outputs if output.reducer is not None)
+        self.kinds = np.array([output.kind for output in plain], np.int64)
+        self.lanes = np.array([output.lane for output in plain], np.int64)
 
     def __len__(self) -> int:
-        return len(self.outputs)
+        """How many of them are folded; the others are reduced."""
+        return len(self.kinds)
 
-    def read(self, columns: Sequence[pa.Array | None], rows: int) -> tuple[Array, Array, Array]:
-        """Floats, ints and valid of a page."""
+    def read(self, columns: Sequence[pa.Array | None], rows: int) -> Inputs:
+        """What aggregates read of rows, from a column for each, none for count(*)."""
         floats = np.empty((self.n_floats, rows), np.float64)
         ints = np.empty((self.n_ints, rows), np.int64)
         valid = np.ones((len(self), rows), np.uint8)
-        for a, (output, column) in enumerate(zip(self.outputs, columns, strict=True)):
-            if column is None:
+        a, given = 0, []
+        for output, column in zip(self.outputs, columns, strict=True):
+            if output.reducer is not None:
+                given.append(column)
                 continue
-            if column.null_count:
+            if column is not None and column.null_count:
                 valid[a] = column.is_valid().to_numpy(zero_copy_only=False)
-            if output.read_as is not None:
+            if column is not None and output.read_as is not None:
                 (floats if output.read_as == pa.float64() else ints)[output.lane] = _as_lane(column, output.read_as)
-        return floats, ints, valid
+            a += 1
+        return Inputs((self.kinds, self.lanes, floats, ints, valid), tuple(given))
 
-    def inputs(self, names: Sequence[str | None], rows: pa.Table) -> tuple[Array, ...]:
-        """What tallies read of rows, from the columns of these names."""
+    def inputs(self, names: Sequence[str | None], rows: pa.Table) -> Inputs:
+        """The same from the columns of these names."""
         columns = [None if name is None else in_one(rows.column(name)) for name in names]
-        return self.kinds, self.lanes, *self.read(columns, len(rows))
+        return self.read(columns, len(rows))
 
-    def results(self, ff: Array, fi: Array) -> list[pa.Array]:
-        """One array per aggregate, from folds [m, A, ...]."""
-        return [self._result(output, ff[:, a], fi[:, a]) for a, output in enumerate(self.outputs)]
+    def results(self, ff: Array, fi: Array, reduced: Sequence[pa.Array] = ()) -> list[pa.Array]:
+        """One array per aggregate, from folds [m, A, ...] and from the states of reducers."""
+        found, a, states = [], 0, iter(reduced)
+        for output in self.outputs:
+            if output.reducer is not None:
+                found.append(output.reducer.finish(next(states)))
+                continue
+            found.append(self._result(output, ff[:, a], fi[:, a]))
+            a += 1
+        return found
 
     def _result(self, output: Output, ff: Array, fi: Array) -> pa.Array:
         n = fi[:, 0]
@@ -136,7 +178,8 @@ class Aggregation:
             found = pa.array(ff[:, 0] / np.maximum(n, 1), mask=nothing)
         elif output.kind == folds.STDDEV:
             nothing = n < 2
-            found = pa.array(np.sqrt(ff[:, 1] / np.maximum(n - 1, 1)), mask=nothing)
+            variance = ff[:, 1] / np.maximum(n - 1, 1)
+            found = pa.array(variance if output.squared else np.sqrt(variance), mask=nothing)
         elif output.read_as == pa.int64():
             found = pa.array(fi[:, 1], mask=nothing)
         else:

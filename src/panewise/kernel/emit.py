@@ -27,7 +27,9 @@ class Emitter:
         self, scheme: Scheme, keys: Sequence[pa.Field], progress: Progress, aggregation: Aggregation, emit: Emit = FINAL
     ) -> None:
         self._gaps = isinstance(scheme, (ThresholdFrames, HysteresisFrames)) and scheme.gaps
-        self._progress, self._aggregation, self._parts = progress, aggregation, emit.mode != "final"
+        self.progress = self._progress = progress
+        """Of the bounds."""
+        self._aggregation, self._parts = aggregation, emit.mode != "final"
         self._segment = pa.struct(
             [
                 pa.field("id", pa.int64()),
@@ -69,5 +71,5 @@ class Emitter:
             columns.append(pa.array(found.part))
         if self._gaps:
             columns.append(pa.array((flags & sg.GAP_FLAG) != 0))
-        columns += self._aggregation.results(found.ff, found.fi)
+        columns += self._aggregation.results(found.ff, found.fi, found.reduced)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -6,7 +6,7 @@ share a slot; rows are sorted by slot, then by `at`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.kernel import tally
-from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.aggregates import Aggregation, Inputs
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, check_amounts, progress_of
+from panewise.kernel.reducers import reduced
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.fill import Filling
 
@@ -56,8 +57,8 @@ class FillLayout:
         """The aggregates over the rows of a segment."""
         return Aggregation(self.agg, self.input_types)
 
-    def inputs(self, rows: pa.Table) -> Any:
-        """What aggregates read of rows a0, ..., as kernels take it."""
+    def inputs(self, rows: pa.Table) -> Inputs:
+        """What aggregates read of rows a0, ...."""
         return self.aggregation.inputs(input_columns(self.agg), rows)
 
     def moves(self) -> tuple[float | int, float | int]:
@@ -72,58 +73,123 @@ class FillLayout:
 class Tallies:
     """The aggregates of some segments, while rows are still added."""
 
+    aggregation: Aggregation
     floats: Array
     ints: Array
+    reduced: list[pa.Array]
+    """The states of reducers."""
 
     @classmethod
-    def empty(cls, segments: int, aggregates: int) -> Tallies:
+    def empty(cls, segments: int, aggregation: Aggregation) -> Tallies:
         """Of no rows yet."""
-        shape = (segments, aggregates, tally.N_CELLS)
-        return cls(np.zeros(shape, np.float64), np.zeros(shape, np.int64))
+        shape = (segments, len(aggregation), tally.N_CELLS)
+        nothing = [pa.nulls(segments, reducer.state) for reducer in aggregation.reducers]
+        return cls(aggregation, np.zeros(shape, np.float64), np.zeros(shape, np.int64), nothing)
 
-    def add(self, first: Array, last: Array, inputs: Any, at: Array) -> None:
+    def __len__(self) -> int:
+        return len(self.ints)
+
+    def add(self, first: Array, last: Array, inputs: Inputs, at: Array) -> None:
         """Add rows first[s] to last[s] to segment s."""
-        tally.tally_ranges(self.floats, self.ints, first, last, inputs, tally.ranks(at))
+        tally.tally_ranges(self.floats, self.ints, first, last, inputs.cells, tally.ranks(at))
+        if self.reduced:
+            owner, rows = pairs(first, last)
+            self._reduce(owner, rows, inputs)
 
-    def take(self, rows: tuple[Array, Array, Any], edges: Array, bounds: tuple[Array, ...], taken: Array) -> None:
+    def own(self, owner: Array, inputs: Inputs, at: Array) -> None:
+        """Add row i to segment owner[i]."""
+        tally.tally_owned(self.floats, self.ints, owner, inputs.cells, tally.ranks(at))
+        if self.reduced:
+            self._reduce(owner, None, inputs)
+
+    def take(self, rows: tuple[Array, Array, Inputs], edges: Array, bounds: tuple[Array, ...], taken: Array) -> None:
         """Add rows (slots, `at`, inputs) that come in any order; see `tally_rows`."""
         slots, at, inputs = rows
-        tally.tally_rows(self.floats, self.ints, (slots, at, inputs, tally.ranks(at)), edges, bounds, taken)
+        places = (slots, at, inputs.cells, tally.ranks(at))
+        tally.tally_rows(self.floats, self.ints, places, edges, bounds, taken)
+        if self.reduced:
+            owner, taken_rows = tally.row_pairs(slots, at, edges, bounds)
+            self._reduce(owner, taken_rows, inputs)
+
+    def _reduce(self, owner: Array, rows: Array | None, inputs: Inputs) -> None:
+        """Add rows[j], or row j, to what reducers hold of segment owner[j]."""
+        some, mine = np.unique(owner, return_inverse=True)
+        for i, (reducer, column) in enumerate(zip(self.aggregation.reducers, inputs.columns, strict=True)):
+            values = column if rows is None else column.take(pa.array(rows))
+            self._update(i, some, reduced(reducer, mine, values, len(some)), np.arange(len(some)))
+
+    def _update(self, i: int, some: Array, more: pa.Array, mine: Array) -> None:
+        """Merge states into those of reducer i: more[j] into that of segment some[mine[j]]."""
+        old = self.reduced[i]
+        both = pa.concat_arrays([old.take(pa.array(some)), more])
+        made = self.aggregation.reducers[i].merge(np.concatenate([np.arange(len(some)), mine]), both, len(some))
+        chosen = np.arange(len(old))
+        chosen[some] = len(old) + np.arange(len(some))
+        self.reduced[i] = pa.concat_arrays([old, made]).take(pa.array(chosen))
 
     def of(self, some: Array) -> Tallies:
         """Of some of the segments."""
-        return Tallies(self.floats[some], self.ints[some])
+        chosen = pa.array(np.flatnonzero(some) if some.dtype == bool else some)
+        states = [states.take(chosen) for states in self.reduced]
+        return Tallies(self.aggregation, self.floats[some], self.ints[some], states)
 
-    def columns(self, kinds: Array) -> tuple[pa.Array, pa.Array]:
-        """As columns beside the segments, for aggregates of these kinds."""
-        columns = []
-        for cells, places in zip((self.floats, self.ints), tally.used(kinds), strict=True):
+    def first(self, count: int) -> Tallies:
+        """Of the first segments; what is added to them is added to these."""
+        states = [states.slice(0, count) for states in self.reduced]
+        return Tallies(self.aggregation, self.floats[:count], self.ints[:count], states)
+
+    def grown(self, count: int) -> Tallies:
+        """With so many more, of no rows yet."""
+        more = Tallies.empty(count, self.aggregation)
+        states = [pa.concat_arrays(both) for both in zip(self.reduced, more.reduced, strict=True)]
+        floats, ints = np.concatenate([self.floats, more.floats]), np.concatenate([self.ints, more.ints])
+        return Tallies(self.aggregation, floats, ints, states)
+
+    def columns(self) -> dict[str, pa.Array]:
+        """As columns beside the segments."""
+        columns = {}
+        used = zip(("floats", "ints"), (self.floats, self.ints), tally.used(self.aggregation.kinds), strict=True)
+        for name, cells, places in used:
             some = cells.reshape(len(cells), cells.shape[1] * tally.N_CELLS)[:, places]
             none = pa.nulls(len(cells), pa.int8())
-            columns.append(
+            columns[name] = (
                 pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), len(places)) if len(places) else none
             )
-        return columns[0], columns[1]
+        return columns | dict(zip(self.names(self.aggregation)[2:], self.reduced, strict=True))
+
+    @staticmethod
+    def names(aggregation: Aggregation) -> tuple[str, ...]:
+        """What these columns are called."""
+        return "floats", "ints", *(f"reduced{i}_" for i in range(len(aggregation.reducers)))
 
     @classmethod
-    def read(cls, floats: pa.ChunkedArray, ints: pa.ChunkedArray, kinds: Array) -> Tallies:
-        """From columns, to go on with."""
-        found = cls.empty(len(floats), len(kinds))
-        columns = zip((found.floats, found.ints), (floats, ints), tally.used(kinds), strict=True)
-        for cells, column, places in columns:
+    def read(cls, columns: Mapping[str, pa.ChunkedArray], aggregation: Aggregation) -> Tallies:
+        """From such columns, to go on with."""
+        found = cls.empty(len(columns["floats"]), aggregation)
+        used = zip(("floats", "ints"), (found.floats, found.ints), tally.used(aggregation.kinds), strict=True)
+        for name, cells, places in used:
             if len(places):
-                flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-                whole = cells.reshape(len(cells), len(kinds) * tally.N_CELLS)
+                flat = in_one(columns[name]).flatten().to_numpy(zero_copy_only=False)
+                whole = cells.reshape(len(cells), len(aggregation) * tally.N_CELLS)
                 whole[:, places] = flat.reshape(len(cells), len(places))
+        found.reduced = [in_one(columns[name]) for name in cls.names(aggregation)[2:]]
         return found
 
-    def merge(self, owner: Array, kinds: Array, more: Tallies) -> None:
+    def merge(self, owner: Array, more: Tallies) -> None:
         """Add tally i of `more` to segment owner[i]."""
-        tally.merge_runs(self.floats, self.ints, owner, kinds, more.floats, more.ints)
+        tally.merge_runs(self.floats, self.ints, owner, self.aggregation.kinds, more.floats, more.ints)
+        if self.reduced:
+            some, mine = np.unique(owner, return_inverse=True)
+            for i, states in enumerate(more.reduced):
+                self._update(i, some, states, mine)
 
-    def results(self, aggregation: Aggregation) -> list[pa.Array]:
+    def folds(self) -> tuple[Array, Array, tuple[pa.Array, ...]]:
+        """What results are made of."""
+        return *tally.as_folds(self.aggregation.kinds, self.floats, self.ints), tuple(self.reduced)
+
+    def results(self) -> list[pa.Array]:
         """One array per aggregate."""
-        return aggregation.results(*tally.as_folds(aggregation.kinds, self.floats, self.ints))
+        return self.aggregation.results(*self.folds())
 
 
 def reach(layout: FillLayout, segments: pa.Table) -> tuple[Array, Array]:

@@ -207,8 +207,7 @@ class Filler:
         for i, layout in enumerate(self._layouts):
             lo, hi = reach(layout, segments)
             table = table.append_column(f"{BESIDE}lo{i}", pa.array(lo)).append_column(f"{BESIDE}hi{i}", pa.array(hi))
-            empty = Tallies.empty(len(segments), len(layout.agg))
-            table = _with_cells(table, i, empty, layout.aggregation.kinds)
+            table = _with_cells(table, i, Tallies.empty(len(segments), layout.aggregation))
         return table
 
     def _revisit(self, fresh: Sequence[_Fresh | None], out: list[pa.Table]) -> None:
@@ -255,10 +254,9 @@ class Filler:
             own = self._own(table).take(pa.array(owner))
             out.append(own.append_column("row", rows.rows.column("row").take(pa.array(taken))))
             return table
-        kinds = layout.aggregation.kinds
-        tallies = _cells(table, i, kinds)
+        tallies = _cells(table, i, layout)
         tallies.add(first, last, layout.inputs(rows.rows), rows.at)
-        return _with_cells(table, i, tallies, kinds)
+        return _with_cells(table, i, tallies)
 
     def _completed(self, table: pa.Table, out: list[pa.Table]) -> pa.Table:
         """The segments that rows may still enter; the others are complete."""
@@ -272,16 +270,14 @@ class Filler:
             ready = table.filter(pa.array(done)).combine_chunks()
             found = self._own(ready)
             for i, layout in enumerate(self._layouts):
-                aggregation = layout.aggregation
-                results = _cells(ready, i, aggregation.kinds).results(aggregation)
-                for output, result in zip(aggregation.outputs, results, strict=True):
+                results = _cells(ready, i, layout).results()
+                for output, result in zip(layout.aggregation.outputs, results, strict=True):
                     found = found.append_column(output.name, result)
             out.append(found)
         return table.filter(pa.array(~done))
 
     def _own(self, table: pa.Table) -> pa.Table:
-        beside = [f"{BESIDE}{name}{i}" for i in range(len(self._layouts)) for name in ("lo", "hi", "floats", "ints")]
-        return table.drop_columns([_SLOT, *beside])
+        return table.drop_columns([name for name in table.column_names if name.startswith(BESIDE)])
 
     def _keep(self, i: int, fresh: _Fresh | None, limit: Array) -> None:
         """Let go of rows that no segment to come can reach; the new ones that one can wait."""
@@ -312,14 +308,16 @@ def _bounds(table: pa.Table, i: int) -> tuple[Array, Array]:
     return lo, hi
 
 
-def _cells(table: pa.Table, i: int, kinds: Array) -> Tallies:
-    return Tallies.read(table.column(f"{BESIDE}floats{i}"), table.column(f"{BESIDE}ints{i}"), kinds)
+def _cells(table: pa.Table, i: int, layout: FillLayout) -> Tallies:
+    aggregation = layout.aggregation
+    return Tallies.read({n: table.column(f"{BESIDE}{n}{i}") for n in Tallies.names(aggregation)}, aggregation)
 
 
-def _with_cells(table: pa.Table, i: int, tallies: Tallies, kinds: Array) -> pa.Table:
-    for name, column in zip((f"{BESIDE}floats{i}", f"{BESIDE}ints{i}"), tallies.columns(kinds), strict=True):
-        if name in table.column_names:
-            table = table.set_column(table.column_names.index(name), name, column)
+def _with_cells(table: pa.Table, i: int, tallies: Tallies) -> pa.Table:
+    for name, column in tallies.columns().items():
+        named = f"{BESIDE}{name}{i}"
+        if named in table.column_names:
+            table = table.set_column(table.column_names.index(named), named, column)
         else:
-            table = table.append_column(name, column)
+            table = table.append_column(named, column)
     return table

@@ -15,7 +15,10 @@ MIN_I, MAX_I          -                        n, value
 STDDEV                mean, M2                 n
 FIRST_F, LAST_F       value                    0 none, 1 value, 2 null
 FIRST_I, LAST_I       -                        the same, value
+SPAN                  -                        n, place of the last
 ====================  =======================  ====================
+
+A SPAN tells which rows there are: those of a fold follow one another.
 """
 
 from __future__ import annotations
@@ -27,11 +30,12 @@ from panewise.kernel.compiled import compiled
 __all__ = [
     "AVG", "COUNT", "COUNT_ROWS", "FIRST_F", "FIRST_I", "LAST_F", "LAST_I", "MAX_F", "MAX_I", "MIN_F", "MIN_I",
     "OVERFLOWN",
-    "STDDEV", "SUM_F", "SUM_I", "add_row", "clear", "copy",
+    "SPAN", "STDDEV", "SUM_F", "SUM_I", "add_row", "clear", "copy",
 ]  # fmt: skip
 
 COUNT_ROWS, COUNT, SUM_F, SUM_I, MIN_F, MAX_F, MIN_I, MAX_I, AVG, STDDEV = range(10)
 FIRST_F, LAST_F, FIRST_I, LAST_I = range(10, 14)
+SPAN = 14
 
 OVERFLOWN = -1
 """In place of the count of a sum that went beyond 64 bits on its way."""
@@ -61,6 +65,10 @@ def add_row(ff: Any, fi: Any, inputs: Any, i: Any) -> None:
             fi[a, 0] += 1
             continue
         lane = lanes[a]
+        if kind == SPAN:
+            fi[a, 0] += 1
+            fi[a, 1] = ints[lane, i]
+            continue
         if kind >= FIRST_F:
             if (kind == FIRST_F or kind == FIRST_I) and fi[a, 0] != 0:  # numba: no tuple membership
                 continue

@@ -151,15 +151,15 @@ def matched(layout: FillLayout, chunk: bytes, page: bytes) -> pa.Table | None:
 
 def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None:
     """What the page adds to each segment that it meets; no page adds nothing to all."""
-    aggregates = len(layout.agg)
+    aggregation = layout.aggregation
     if page is None:
         segments = opened(chunk)
-        return partial(layout, segments, Tallies.empty(len(segments), aggregates))
+        return partial(layout, segments, Tallies.empty(len(segments), aggregation))
     segments, rows, first, last = _met(layout, chunk, page)
     some = np.flatnonzero(last > first)
     if not len(some):
         return None
-    tallies = Tallies.empty(len(some), aggregates)
+    tallies = Tallies.empty(len(some), aggregation)
     at = layout.progress.numbers(rows.column("at").combine_chunks())
     tallies.add(first[some], last[some], layout.inputs(rows), at)
     return partial(layout, segments.take(pa.array(some)), tallies)
@@ -167,8 +167,7 @@ def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None
 
 def partial(layout: FillLayout, segments: pa.Table, tallies: Tallies) -> bytes:
     """A partial result: segments of a chunk and their tallies."""
-    floats, ints = tallies.columns(layout.aggregation.kinds)
-    tables = {"segments": _own(layout, segments, (UID,)), "tallies": pa.table({"floats": floats, "ints": ints})}
+    tables = {"segments": _own(layout, segments, (UID,)), "tallies": pa.table(tallies.columns())}
     return dump({name: table.combine_chunks() for name, table in tables.items()}, {})
 
 
@@ -192,7 +191,7 @@ class Taker:
         self._bounds = (lo, hi, furthest(hi, self._edges))
         owners = slots[self._order]
         self.may_repeat = bool(((lo[1:] == lo[:-1]) & (owners[1:] == owners[:-1])).any())
-        self._tallies = Tallies.empty(len(lo), len(layout.agg))
+        self._tallies = Tallies.empty(len(lo), layout.aggregation)
         self._taken = np.zeros(len(lo), np.bool_)
         self.first, self.last = lo.min(), hi.max()
 
@@ -229,7 +228,7 @@ class Merger:
         for shard, data in partials:
             tables = load(data)[0]
             cells = tables["tallies"]
-            tallies = Tallies.read(cells.column("floats"), cells.column("ints"), self._aggregation.kinds)
+            tallies = Tallies.read({name: cells.column(name) for name in cells.column_names}, self._aggregation)
             some = held.setdefault(shard, [])
             some.append((tables["segments"], tallies))
             # what is merged takes no more room than the segments do
@@ -240,7 +239,7 @@ class Merger:
             order = np.argsort(segments.column(UID).to_numpy(), kind="stable")
             segments, tallies = segments.take(pa.array(order)), tallies.of(order)
             columns = [column.combine_chunks() for column in segments.drop_columns([UID]).columns]
-            columns += tallies.results(self._aggregation)
+            columns += tallies.results()
             arrays = [a.cast(f.type) for a, f in zip(columns, self._schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -250,10 +249,10 @@ class Merger:
         # whether a column may be null differs between partial results
         segments = pa.concat_tables([each for each, _ in some], promote_options="default").combine_chunks()
         found, firsts = self._told_apart(segments)
-        tallies = Tallies.empty(len(firsts), len(self._layout.agg))
+        tallies = Tallies.empty(len(firsts), self._aggregation)
         place = 0
         for each, more in some:
-            tallies.merge(found[place : place + len(each)], self._aggregation.kinds, more)
+            tallies.merge(found[place : place + len(each)], more)
             place += len(each)
         return segments.take(pa.array(firsts)), tallies
 

@@ -10,13 +10,13 @@ runs keeps only the rows of its head, a part of chains all of them. Exact, alway
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from panewise.errors import DataError
-from panewise.kernel.operator import SegmentOperator, Segments, Snapshot
+from panewise.kernel.operator import SegmentOperator, Segments, Snapshot, joined
 from panewise.kernel.page import Array
 from panewise.kernel.sequence import Layout, Reader, tied
 
@@ -119,13 +119,13 @@ class Merger:
         """All segments of a finished key, with their ids."""
         self._operator.restore(summary.parts[-1].state)
         last = self._operator.on_page(self._reader.last_page(0))
-        found = _joined([*(piece for part in summary.parts for piece in part.found), last])
+        found = joined([*(piece for part in summary.parts for piece in part.found), last])
         if self._layout.plan.scheme.longest and len(found):
             # durations of integers beyond 2^63 wrap into the right unsigned number
             length = found.end - found.start
             length = length.view(np.uint64) if length.dtype == np.int64 else length
             best = int(np.lexsort((-np.arange(len(found)), found.rows, length))[-1])
-            found = _pick(found, best)
+            found = found.slice(best, 1)
         return replace(found, ids=np.arange(len(found)), group=np.zeros(len(found), np.int64))
 
     def _standing(self, state: Snapshot) -> Snapshot:
@@ -151,11 +151,3 @@ class Merger:
             rows = part.rows.slice(start, end - start)
             at = self._progress.numbers(rows.column("at"))
             yield self._operator.on_page(self._reader.page(rows, at, np.array([0, len(rows)]), one, going))
-
-
-def _joined(pieces: list[Segments]) -> Segments:
-    return Segments(*(np.concatenate([getattr(piece, f.name) for piece in pieces]) for f in fields(Segments)))
-
-
-def _pick(found: Segments, i: int) -> Segments:
-    return Segments(*(getattr(found, f.name)[i : i + 1] for f in fields(Segments)))

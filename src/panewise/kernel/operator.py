@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from panewise.kernel import chains, runs
+from panewise.kernel import chains, folds, runs
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregate import aggregate
 from panewise.kernel.aggregates import Aggregation
@@ -17,6 +18,7 @@ from panewise.kernel.custom import custom
 from panewise.kernel.delta import delta
 from panewise.kernel.framing import ChainFraming, Framing, RunFraming, settings
 from panewise.kernel.page import Array, Page
+from panewise.kernel.pieces import Pieces, Spans
 from panewise.kernel.progress import Progress
 from panewise.kernel.session import session
 from panewise.kernel.threshold import hysteresis, threshold
@@ -36,7 +38,7 @@ from panewise.spec.frames import (
 )
 from panewise.spec.options import Chained, Saturated
 
-__all__ = ["FRAMINGS", "SegmentOperator", "Segments", "Snapshot"]
+__all__ = ["FRAMINGS", "SegmentOperator", "Segments", "Snapshot", "joined"]
 
 FRAMINGS: dict[type, Callable[[Any], Framing]] = {
     ThresholdFrames: threshold,
@@ -51,6 +53,7 @@ FRAMINGS: dict[type, Callable[[Any], Framing]] = {
 """How each scheme reads a page. A new scheme is known everywhere once it stands here."""
 
 Snapshot = dict[str, Array]
+_ARRAYS = ("group", "start", "end", "flags", "rows", "ids", "part", "ff", "fi")
 Arrays = tuple[Array, ...]
 
 
@@ -67,14 +70,23 @@ class Segments:
     part: Array
     ff: Array
     fi: Array
+    reduced: tuple[pa.Array, ...] = ()
+    """The states of reducers."""
 
     def __len__(self) -> int:
         return len(self.group)
 
     def slice(self, first: int, count: int) -> Segments:
         """Some of them."""
-        held = (self.group, self.start, self.end, self.flags, self.rows, self.ids, self.part, self.ff, self.fi)
-        return Segments(*(each[first : first + count] for each in held))
+        made: dict[str, Any] = {name: getattr(self, name)[first : first + count] for name in _ARRAYS}
+        return Segments(**made, reduced=tuple(each.slice(first, count) for each in self.reduced))
+
+
+def joined(some: Sequence[Segments]) -> Segments:
+    """Segments, and more segments."""
+    made: dict[str, Any] = {name: np.concatenate([getattr(each, name) for each in some]) for name in _ARRAYS}
+    states = tuple(pa.concat_arrays(each) for each in zip(*(segments.reduced for segments in some), strict=True))
+    return Segments(**made, reduced=states)
 
 
 def _ragged(slots: Array, owners: Array) -> tuple[Array, Array]:
@@ -122,7 +134,9 @@ class SegmentOperator:
         self._framing = framing = FRAMINGS[type(scheme)](scheme)
         self._aggregation = aggregation
         whole, measured = settings(scheme, progress, emit, framing.fewest if isinstance(framing, RunFraming) else 1)
-        folding, dtype = len(aggregation), progress.dtype
+        self._pieces = Pieces(aggregation.reducers) if aggregation.reducers else None
+        self._width = folding = len(aggregation) + (self._pieces is not None)
+        dtype = progress.dtype
         hides = scheme.nulls == "invisible"
         self._folds = sg.N_FOLDS if hides else 1
         self._dtype = dtype
@@ -154,7 +168,7 @@ class SegmentOperator:
         self._whole, self._measured = np.asarray(whole, np.int64), np.asarray(measured, dtype)
 
     def _no_records(self, room: int) -> Arrays:
-        n = len(self._aggregation)
+        n = self._width
         return (
             np.empty((room, 2), self._dtype),
             np.empty((room, 5), np.int64),
@@ -164,7 +178,7 @@ class SegmentOperator:
 
     def _no_frames(self, room: int) -> Arrays:
         assert isinstance(self._framing, ChainFraming)
-        n = len(self._aggregation)
+        n = self._width
         return (
             np.empty((room, chains.N_FRAME_ATS), self._dtype),
             np.empty((room, chains.N_FRAME_INTS), np.int64),
@@ -187,8 +201,7 @@ class SegmentOperator:
         framing = self._framing
         codes, values = framing.read(page)
         self._reserve(int(page.slots.max()) + 1 if len(page.slots) else 0)
-        aggregation = self._aggregation
-        inputs = (aggregation.kinds, aggregation.lanes, page.floats, page.ints, page.valid)
+        inputs, places = self._inputs(page)
         carried, waiting = self._carried.take(page.slots)
         told, until, soonest = page.told, page.until, page.soonest
         if told is None or until is None or soonest is None:
@@ -220,15 +233,43 @@ class SegmentOperator:
         if waits.any():
             self._carried.put(page.slots[marks[waits, 0]], (bounds[waits], marks[waits], ff[waits], fi[waits]))
             bounds, marks, ff, fi = bounds[~waits], marks[~waits], ff[~waits], fi[~waits]
+        reduced: list[pa.Array] = []
+        if self._pieces is not None:
+            reduced = self._pieces.cut(page, places, Spans(fi[:, -1]), Spans(self._live()))
+            ff, fi = ff[:, :-1], fi[:, :-1]
         return Segments(
-            marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], marks[:, 4], ff, fi
-        )
+            marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], marks[:, 4], ff, fi,
+            tuple(reduced),
+        )  # fmt: skip
+
+    def _inputs(self, page: Page) -> tuple[Arrays, Array]:
+        """What folds read; where there are reducers, also which rows there are."""
+        aggregation, valid, ints = self._aggregation, page.valid, page.ints
+        if self._pieces is None:
+            return (aggregation.kinds, aggregation.lanes, page.floats, ints, valid), np.empty(0, np.int64)
+        places = self._pieces.places(page)
+        kinds, lanes = np.append(aggregation.kinds, folds.SPAN), np.append(aggregation.lanes, len(ints))
+        every = np.ones((1, len(page)), np.uint8)
+        return (kinds, lanes, page.floats, np.vstack([ints, places[None]]), np.vstack([valid, every])), places
+
+    def _live(self) -> Array:
+        """The rows of all folds that are in use, as a fold has them."""
+        numbers, fi = self._state["numbers"], self._state["fi"][..., -1, :]
+        if isinstance(self._framing, RunFraming):
+            found = [fi[runs.live(numbers, fi.shape[1])]]
+        else:
+            between = numbers[:, chains.BETWEEN] == 1
+            held = self._held.arrays[4][..., -1, :]
+            found = [fi[between], held[:, 0], held[between[self._held.owners], 1:].reshape(-1, 2)]
+        return np.concatenate([*found, self._carried.arrays[3][:, -1]])
 
     def standing(self) -> Snapshot:
         """The snapshot of a single key without what no later row can see: equal standings have equal futures."""
         found = self.snapshot()
         settle = runs.forget_stale if isinstance(self._framing, RunFraming) else chains.forget_stale
         settle(found)
+        if self._pieces is not None:
+            self._pieces.standing(found)
         return found
 
     def has_forgotten(self, standing: Snapshot) -> bool:
@@ -243,8 +284,15 @@ class SegmentOperator:
             return int(self._state["numbers"][:, runs.RUN_OPEN].sum())
         return len(self._held.owners)
 
-    def promise(self, until: Array, progress: Progress) -> Array:
-        """For each slot, whose rows have come up to `until`, an instant at or before which nothing to come starts."""
+    def promise_of_new(self, until: Any, progress: Progress, ends: bool = False) -> Any:
+        """The same of a key that has had no row."""
+        return until
+
+    def promise(self, until: Array, progress: Progress, ends: bool = False) -> Array:
+        """For each slot, whose rows have come up to `until`, an instant at or before which nothing to come starts.
+
+        Nor does it end there, but that more can't be said of ends.
+        """
         self._reserve(len(until))
         bound = until.copy()
         starts = list(self._starts(len(until)))
@@ -279,7 +327,7 @@ class SegmentOperator:
         if isinstance(self._framing, ChainFraming):
             found["held_owners"] = self._held.owners
             found |= {f"held_{i}": array for i, array in enumerate(self._held.arrays)}
-        return found
+        return found if self._pieces is None else found | self._pieces.state()
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
@@ -293,6 +341,8 @@ class SegmentOperator:
         if isinstance(self._framing, ChainFraming):
             self._held.owners = snapshot["held_owners"]
             self._held.arrays = tuple(snapshot[f"held_{i}"] for i in range(5))
+        if self._pieces is not None:
+            self._pieces.resume(snapshot)
 
 
 def _fitted(array: Array, shape: tuple[int, ...]) -> Array:

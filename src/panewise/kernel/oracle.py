@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from panewise.errors import DataError
+from panewise.kernel.aggregate_oracle import Number, aggregated, measured
 from panewise.spec.aggregates import Aggregate
 from panewise.spec.duration import Amount, Duration
 from panewise.spec.frames import (
@@ -36,7 +37,6 @@ from panewise.spec.plan import PlanSpec
 
 __all__ = ["Row", "Segment", "covers", "fill", "is_drained", "is_maximal", "is_minimal", "is_saturated", "oracle"]
 
-Number = int | float
 Span = tuple[int, int]
 """The positions of a frame's first and last row among the visible rows, both included."""
 Chain = DeltaFrames | AggregateFrames | CustomFrames
@@ -286,33 +286,6 @@ def _gaps(rows: Sequence[Row], reported: Sequence[Span]) -> list[_Found]:
 # Chains: rules 10 to 16
 
 
-def _sum(values: Sequence[Number]) -> float:
-    total = 0.0
-    for value in values:
-        total += value
-    return total
-
-
-def _reduce(function: str, values: Sequence[Number]) -> Number | None:
-    """One function over known values; null where it is undefined."""
-    if len(values) < (2 if function == "stddev" else 1):
-        return None
-    match function:
-        case "sum":
-            return _sum(values)
-        case "avg":
-            return _sum(values) / len(values)
-        case "stddev":
-            mean = squares = 0.0
-            for n, value in enumerate(values, 1):
-                step = value - mean
-                mean += step / n
-                squares += step * (value - mean)
-            # beyond the largest number the recurrence has no answer
-            return math.sqrt(squares / (len(values) - 1)) if squares >= 0 else math.nan
-    return {"min": min(values), "max": max(values), "range": max(values) - min(values)}[function]
-
-
 def _passes(scheme: DeltaFrames | AggregateFrames, run: Sequence[Row]) -> bool:
     """Whether a frame of these rows breaks (exclude) or meets (include) the condition."""
     measures: list[tuple[Number | None, float]] = []
@@ -325,7 +298,7 @@ def _passes(scheme: DeltaFrames | AggregateFrames, run: Sequence[Row]) -> bool:
     elif scheme.aggregate.function == "count":
         measures.append((len(run), scheme.bound))
     else:
-        measures.append((_reduce(scheme.aggregate.function, columns[0]), scheme.bound))
+        measures.append((measured(scheme.aggregate.function, columns[0]), scheme.bound))
     return any(m is not None and (m > bound if scheme.strict else m >= bound) for m, bound in measures)
 
 
@@ -444,22 +417,6 @@ def _filling(
     return rows
 
 
-def _aggregate(aggregate: Aggregate, inputs: Sequence[Number | None]) -> Number | None:
-    function, values = aggregate.function, [v for v in inputs if v is not None]
-    if function == "count":
-        return len(inputs if aggregate.argument is None else values)
-    if function in ("first", "last"):
-        return inputs[0 if function == "first" else -1] if inputs else None
-    if function != "sum" or not values or not all(isinstance(v, int) for v in values):
-        return _reduce(function, values)
-    total = 0
-    for value in values:
-        total += int(value)
-        if not -(2**63) <= total < 2**63:
-            raise DataError(f"`agg` ({aggregate}): {total} is beyond 64 bits. Sum it as a double.")
-    return total
-
-
 def oracle(plan: PlanSpec, rows: Sequence[Row], agg: tuple[tuple[str, Aggregate], ...] = ()) -> list[Segment]:
     """The segments of one key, whatever the order of its rows."""
     scheme = plan.scheme
@@ -473,7 +430,7 @@ def oracle(plan: PlanSpec, rows: Sequence[Row], agg: tuple[tuple[str, Aggregate]
     for number, (span, status, gap) in enumerate(sorted(found)):
         interval = _interval(scheme, visible, span, gap)
         filling = _filling(everything, positions, span, interval)
-        aggregates = tuple(_aggregate(a, [row.inputs[k] for row in filling]) for k, (_, a) in enumerate(agg))
+        aggregates = tuple(aggregated(a, [row.inputs[k] for row in filling]) for k, (_, a) in enumerate(agg))
         segments.append(Segment(number, *interval, span[1] - span[0] + 1, status, gap, aggregates))
     if scheme.longest and segments:
         return [replace(max(segments, key=lambda s: (s.end - s.start, s.rows)), id=0)]
@@ -507,5 +464,5 @@ def fill(
     found = []
     for k, (_, call) in enumerate(agg):
         ordered = sorted((row.at, row.inputs[k] is not None, row.inputs[k]) for row in inside)
-        found.append(_aggregate(call, [value for _, _, value in ordered]))
+        found.append(aggregated(call, [value for _, _, value in ordered]))
     return inside, tuple(found)

@@ -19,6 +19,7 @@ from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array
 from panewise.kernel.punctuate import Seen, source_columns
 from panewise.kernel.sequence import Layout
+from panewise.spec.punctuate import Passed
 
 __all__ = ["FINAL", "PAGE_ROWS", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
 
@@ -78,8 +79,11 @@ class Packer:
 
     def _control(self, elements: pa.Table, kinds: Array) -> None:
         self._seen.final = self._seen.final or bool((kinds == FINAL).any())
-        promises = elements.column("at").filter(pa.array(kinds == PROMISE)).drop_null().combine_chunks()
-        self._seen.promise(self._progress.numbers(promises))
+        promises = elements.filter(pa.array(kinds == PROMISE))
+        promises = promises.filter(promises.column("at").is_valid())
+        passed = isinstance(self._layout.plan.punctuation, Passed)
+        sources = [promises.column(name).combine_chunks() for name in self._sources] if passed else []
+        self._seen.promise(self._progress.numbers(promises.column("at").combine_chunks()), sources)
         if (kinds == TICK).any():
             ticks = elements.column("clock").filter(pa.array(kinds == TICK)).drop_null()
             self._seen.clock = max([self._seen.clock, *ticks.to_pylist()])

@@ -63,6 +63,8 @@ class Page:
     until: Array | None = None
     soonest: Array | None = None
     """The first instant after `until`."""
+    columns: tuple[pa.Array, ...] = ()
+    """What reducers read."""
 
     def __len__(self) -> int:
         return len(self.at)

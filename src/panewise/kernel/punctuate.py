@@ -18,9 +18,12 @@ import pyarrow as pa
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.spec.punctuate import Ordered, OrderedPer, Scheduled, SlackRows, SlackTime
+from panewise.spec.punctuate import Ordered, OrderedPer, Passed, Scheduled, SlackRows, SlackTime
 
-__all__ = ["Punctuator", "Seen", "is_per_key", "source_columns"]
+__all__ = ["ENDED", "SHARD", "Punctuator", "Seen", "is_per_key", "source_columns"]
+
+SHARD, ENDED = "panewise shard", "panewise ended"
+"""Columns of progress that a plan passes on: where it comes from, and whether nothing more does."""
 
 _NEVER = -1
 """On the clock: not yet."""
@@ -42,6 +45,8 @@ def source_columns(plan: Ordered) -> tuple[str, ...]:
             return columns
         case OrderedPer(sources=columns) if not is_per_key(plan):
             return columns
+        case Passed(shards=shards) if shards:
+            return (SHARD,)
     return ()
 
 
@@ -90,17 +95,25 @@ class Seen:
                 self.top = _largest(np.concatenate([self.top.astype(at.dtype), at]), n + 1)
             case SlackTime() | Scheduled():
                 self.top = _largest(np.concatenate([self.top.astype(at.dtype), at.max(keepdims=True)]), 1)
-        if sources:
+        if sources and not isinstance(plan.punctuation, Passed):
             named = {f"s{i}": column for i, column in enumerate(sources)}
-            seen = pa.table({**named, "at": pa.array(at)})
-            self.sources = _latest(seen if self.sources is None else pa.concat_tables([self.sources, seen]))
+            self._hear(pa.table({**named, "at": pa.array(at)}))
 
-    def promise(self, at: Array) -> None:
-        """Take note of punctuations about all keys; what is no number promises nothing."""
-        at = at[np.isfinite(at)]
-        if len(at):
-            latest = at.max()
-            self.until = latest if self.until is None else max(self.until, latest)
+    def _hear(self, told: pa.Table) -> None:
+        self.sources = _latest(told if self.sources is None else pa.concat_tables([self.sources, told]))
+
+    def promise(self, at: Array, sources: Sequence[pa.Array] = ()) -> None:
+        """Take note of punctuations about all keys, of one source each; what is no number promises nothing."""
+        finite = np.isfinite(at)
+        at = at[finite]
+        if not len(at):
+            return
+        if sources:
+            named = {f"s{i}": column.filter(pa.array(finite)) for i, column in enumerate(sources)}
+            self._hear(pa.table({**named, "at": pa.array(at)}))
+            return
+        latest = at.max()
+        self.until = latest if self.until is None else max(self.until, latest)
 
 
 def _largest(at: Array, n: int) -> Array:
@@ -212,6 +225,11 @@ class Punctuator:
                 clocks = self._clocks(spec.ahead_limit)
                 active = clocks[~np.asarray(self.sources.column("idle"))]
                 return progress.below(active.min()) if len(active) else None
+            case Passed(shards=shards):
+                # those of which nothing is known yet may still send anything
+                if self.sources is None or len(self.sources) < shards:
+                    return None
+                return np.asarray(self.sources.column("at").to_numpy()).min()
         return None
 
     def _behind(self, amount: float | int) -> Any:

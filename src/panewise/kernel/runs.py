@@ -114,6 +114,19 @@ def forget_stale(state: dict[str, Any]) -> None:
         fi[slots] = 0
 
 
+def live(s: Array, slots: int) -> Array:
+    """Which folds of each key are in use, of so many."""
+    found = np.zeros((len(s), slots), bool)
+    is_open, between = s[:, RUN_OPEN] == 1, s[:, BETWEEN] == 1
+    found[:, SEED], found[:, PIECE] = between, is_open
+    found[:, PIECE + 1 : GAP] = (is_open & between)[:, None]
+    if slots > GAP:
+        gap = np.where(is_open, s[:, RUN_CERTAIN] == 0, s[:, GAP_OPEN] == 1)
+        found[:, GAP] = gap
+        found[:, GAP + 1 :] = (gap & between)[:, None]
+    return found
+
+
 def starts(a: Array, s: Array, whole: Array) -> Iterator[tuple[Array, Array, Array]]:
     """Slots, starts of their open piece and gap, or of what may open next, and whether that instant is excluded."""
     possible, parts = whole[EXTENT] == POSSIBLE, whole[EMIT] == FRAGMENTS

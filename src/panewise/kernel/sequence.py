@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -157,8 +158,12 @@ class Reader:
             column = batch.column(f"c{c}").cast(pa.uint8())
             conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
         inputs = [None if name is None else batch.column(name) for name in self._inputs]
-        floats, ints, valid = self._aggregation.read(inputs, rows)
-        return Page(at, conditions, values, floats, ints, valid, offsets, slots, ends, *promised)
+        read = self._aggregation.read(inputs, rows)
+        told: dict[str, Any] = dict(zip(("told", "until", "soonest"), promised, strict=False))
+        _, _, floats, ints, valid = read.cells
+        return Page(
+            at, conditions, values, floats, ints, valid, offsets, slots, ends, columns=read.columns, **told
+        )  # fmt: skip
 
     def empty(self) -> pa.RecordBatch:
         """No rows."""
@@ -169,17 +174,8 @@ class Reader:
 
     def last_page(self, slot: int) -> Page:
         """No rows: the key's stream ends."""
-        return Page(
-            np.empty(0, self._progress.dtype),
-            np.empty((self._n_conditions, 0), np.uint8),
-            np.empty((self._n_values, 0), np.float64),
-            np.empty((self._aggregation.n_floats, 0), np.float64),
-            np.empty((self._aggregation.n_ints, 0), np.int64),
-            np.empty((len(self._aggregation), 0), np.uint8),
-            np.zeros(2, np.int64),
-            np.array([slot], np.int64),
-            np.ones(1, bool),
-        )
+        none = np.empty(0, self._progress.dtype)
+        return self.page(self.empty(), none, np.zeros(2, np.int64), np.array([slot], np.int64), np.ones(1, bool))
 
 
 def _run_starts(column: pa.Array) -> Array:

@@ -26,7 +26,10 @@ from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
 from panewise.spec.punctuate import Scheduled
 
-__all__ = ["REASONS", "TOTALS", "Outcome", "Shard"]
+__all__ = ["PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
+
+PUNCTUATION = "punctuation"
+"""What progress that is passed on is called."""
 
 TOTALS = ("rows", *REASONS, "segments", "parts", "keys_found")
 """What is counted from the first micro-batch on: rows, late ones by reason, segments, parts, keys with a segment."""
@@ -101,6 +104,22 @@ class Shard:
     def promised(self) -> tuple[list[pa.Array], Array]:
         """Keys, and for each an instant at or before which no segment or part to come starts."""
         return self._table.columns, self._operator.promise(self._arrivals.until, self._progress)
+
+    def passed(self, ends: bool = False) -> Any:
+        """An instant at or before which no segment to come starts, or ends, of any key, be it unseen yet."""
+        known = self._operator.promise(self._arrivals.until, self._progress, ends)
+        unseen = self._operator.promise_of_new(self.punctuator.until, self._progress, ends)
+        return min(unseen, known.min()) if len(known) else unseen
+
+    def passed_on(self, number: int) -> pa.Table:
+        """The same of starts and of ends, as a row; null where nothing is known, or nothing more comes."""
+        progress, found = self._emitter.progress, {}
+        for name, ends in (("start", False), ("end", True)):
+            until = self.passed(ends)
+            known = progress.nothing < until < progress.everything
+            bound = progress.bounds(np.array([until], progress.dtype)) if known else pa.nulls(1, progress.type)
+            found[name] = bound
+        return pa.table({**found, "shard": pa.array([number], pa.int32()), "ended": pa.array([self.punctuator.final])})
 
     # ---- state
 

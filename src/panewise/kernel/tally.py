@@ -53,6 +53,7 @@ __all__ = [
     "merge_into",
     "merge_runs",
     "ranks",
+    "row_pairs",
     "tally_owned",
     "tally_ranges",
     "tally_rows",
@@ -343,6 +344,27 @@ def tally_rows(tf: Any, ti: Any, rows: Any, edges: Any, bounds: Any, taken: Any)
                     _add_pairs(tf, ti, owner, row, n, inputs, rank)
                     n = 0
     _add_pairs(tf, ti, owner, row, n, inputs, rank)
+
+
+@compiled
+def row_pairs(slots: Any, at: Any, edges: Any, bounds: Any) -> Any:
+    """Owners and rows that `tally_rows` brings together."""
+    lo, hi, furthest = bounds
+    owner, row, n = np.empty(len(at), np.int64), np.empty(len(at), np.int64), 0
+    for i in range(len(at)):
+        if slots[i] >= len(edges) - 1:
+            continue
+        begin, t = edges[slots[i]], at[i]
+        s = begin + np.searchsorted(lo[begin : edges[slots[i] + 1]], t, side="right")
+        while s > begin and furthest[s - 1] >= t:
+            s -= 1
+            if hi[s] >= t:
+                if n == len(owner):
+                    owner = np.concatenate((owner, np.empty(n + 64, np.int64)))
+                    row = np.concatenate((row, np.empty(n + 64, np.int64)))
+                owner[n], row[n] = s, i
+                n += 1
+    return owner[:n], row[:n]
 
 
 @compiled

@@ -14,11 +14,12 @@ import numpy as np
 from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
 from panewise.kernel import tally
-from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.aggregates import Aggregation, Inputs
 from panewise.kernel.compiled import compiled
 from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
+from panewise.kernel.sliding import slid
 from panewise.kernel.windowing import Entries, groups
 from panewise.spec.frames import TupleWindows
 
@@ -55,43 +56,20 @@ def _ending(entries: Any, edges: Any, span: Any, every: Any, passed: Any) -> Any
 
 
 @compiled
-def _slide(entries: Any, edges: Any, ends: Any, low: Any, kinds: Any, out: Any) -> None:
+def _runs(at: Any, edges: Any, ends: Any, low: Any, out: Any) -> None:
     """A window for each entry that ends one: entries with `at` above its `low`, where it has one, and up to it."""
-    at, rows, tf, ti = entries
     lowest, unbounded = low
-    owner, place, out_rows, out_f, out_i = out
-    n = size = 0
+    owner, begin, end = out
+    n = 0
     for g in range(len(edges) - 1):
-        size = max(size, edges[g + 1] - edges[g])
-    held_f, held_i = np.empty((size, tf.shape[1], tf.shape[2])), np.empty((size, ti.shape[1], ti.shape[2]), np.int64)
-    held_rows = np.empty(size, np.int64)
-    rest_f, rest_i = np.empty((tf.shape[1], tf.shape[2])), np.empty((ti.shape[1], ti.shape[2]), np.int64)
-    for g in range(len(edges) - 1):
-        i = turn = begun = added = edges[g]
-        rest_rows = 0
+        i = edges[g]
         for e in range(edges[g], edges[g + 1]):
             if not ends[e]:
                 continue
             # a row is in its own window, however short that is for numbers of its size
             while i < e and at[i] <= lowest[e] and not unbounded[e]:
                 i += 1
-            if i >= turn:
-                turn, begun = e + 1, i
-                for p in range(e, i - 1, -1):
-                    to = p - begun
-                    held_f[to], held_i[to], held_rows[to] = tf[p], ti[p], rows[p]
-                    if p < e:
-                        tally.merge_into(held_f[to], held_i[to], kinds, held_f[to + 1], held_i[to + 1])
-                        held_rows[to] += held_rows[to + 1]
-                rest_f[:], rest_i[:], rest_rows, added = 0.0, 0, 0, e + 1
-            while added <= e:
-                tally.merge_into(rest_f, rest_i, kinds, tf[added], ti[added])
-                rest_rows += rows[added]
-                added += 1
-            to = i - begun
-            owner[n], place[n], out_rows[n] = g, e, held_rows[to] + rest_rows
-            out_f[n], out_i[n] = held_f[to], held_i[to]
-            tally.merge_into(out_f[n], out_i[n], kinds, rest_f, rest_i)
+            owner[n], begin[n], end[n] = g, i, e + 1
             n += 1
 
 
@@ -105,7 +83,7 @@ class TupleOperator(Entries):
         self._sent, self._passed = np.empty(0, np.int64), np.empty(0, np.int64)
         """Up to where windows have been sent, and how many rows there were up to there, of each key."""
 
-    def take(self, slots: Array, at: Array, inputs: Any, keys: int, numbers: Array | None = None) -> None:
+    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int, numbers: Array | None = None) -> None:
         """Add rows; `numbers` says which of them may end a window, where that is not all."""
         marked = None
         if self._windows.numbered is not None:
@@ -145,19 +123,17 @@ class TupleOperator(Entries):
         at = number_of(panes, self._progress)
         low, unbounded = self._back(at)
         total = int(ends.sum())
-        made = self._tally(total)
-        owner, place, counted = (np.empty(total, np.int64) for _ in range(3))
-        out = (owner, place, counted, made.floats, made.ints)
-        entries = (at, rows, tallies.floats, tallies.ints)
-        _slide(entries, edges, ends, (low, unbounded), self._aggregation.kinds, out)
+        owner, begin, end = (np.empty(total, np.int64) for _ in range(3))
+        _runs(at, edges, ends, (low, unbounded), (owner, begin, end))
+        counted, made = slid(rows, tallies, begin, end)
         over = until[owners] >= self._progress.everything
         horizon, everything = self._back(until)
         kept = ((at > horizon[owners]) | everything[owners]) & ~over
         self._hold(owners[kept], panes[kept], rows[kept], marks[kept], tallies.of(kept))
         flags = np.full(total, sg.END_INCLUDED, np.int64)
-        folds = tally.as_folds(self._aggregation.kinds, made.floats, made.ints)
+        place = end - 1
         return Segments(
-            slots[owner], low[place], at[place], flags, counted, panes[place], np.zeros(total, np.int64), *folds
+            slots[owner], low[place], at[place], flags, counted, panes[place], np.zeros(total, np.int64), *made.folds()
         )
 
     def _back(self, numbers: Array) -> tuple[Array, Array]:
@@ -165,6 +141,20 @@ class TupleOperator(Entries):
         if self._progress.unit == "real":
             return self._progress.earlier(numbers, self._range), np.zeros(len(numbers), bool)
         return self._progress.earlier(numbers, self._range), numbers < self._progress.nothing + self._range
+
+    def promise_of_new(self, until: Any, progress: Progress, ends: bool = False) -> Any:
+        """The same of a key that has had no row."""
+        return self.promise(np.array([until], progress.dtype), progress, ends)[0]
+
+    def promise(self, until: Array, progress: Progress, ends: bool = False) -> Array:
+        """For each slot, whose rows have come up to `until`, an instant at or before which nothing to come starts.
+
+        Or ends.
+        """
+        if ends:
+            return until
+        # the next window ends with the next instant, at the soonest
+        return np.minimum(progress.below(progress.earlier(progress.above(until), self._range)), until)
 
     @property
     def open(self) -> int:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from panewise.kernel.oracle import Number, Row, Segment, fill
+from panewise.kernel.aggregate_oracle import Number
+from panewise.kernel.oracle import Row, Segment, fill
 from panewise.spec.aggregates import Aggregate
 
 __all__ = ["extent", "row_windows", "tuple_windows", "wids", "windows"]
@@ -58,14 +59,19 @@ def windows(
     begins: bool = False,
     agg: tuple[tuple[str, Aggregate], ...] = (),
     latest: Number | None = None,
+    keep_empty: bool = False,
 ) -> list[Segment]:
-    """The windows of one key that have rows, whatever their order; without range, up to that of the latest row."""
+    """The windows of one key that have rows, whatever their order; without range, up to that of the latest row.
+
+    To keep those without rows: from the first that ends after the first row, up to the last that begins with the latest
+    row of all, or before it.
+    """
     begins = begins or range is None
     ats = [row.at for row in rows if row.at is not None and math.isfinite(row.at)]
     ats = [at for at in ats if at >= origin] if begins else ats
     if not ats:
         return []
-    top = max(ats) if latest is None or range is not None else latest
+    top = max(ats) if latest is None or (range is not None and not keep_empty) else latest
     first = math.floor((min(ats) - origin) / slide) - 2
     last = math.floor((top - origin) / slide) + 2 + (0 if range is None else math.ceil(range / slide))
     found = []
@@ -75,7 +81,8 @@ def windows(
             continue
         kept = [row for row in rows if not begins or (row.at is not None and row.at >= origin)]
         inside, made = fill((start, end, "[)"), kept, agg)
-        if inside:
+        kept_without = keep_empty and end > min(ats) and start <= top
+        if inside or kept_without:
             found.append(Segment(w, start, end, "[)", len(inside), "final", False, made))
     return found
 

@@ -85,7 +85,8 @@ class _Panes:
 
     def merge(self, panes: pa.Table) -> None:
         """Add panes of another task."""
-        tallies = Tallies.read(panes.column("floats"), panes.column("ints"), self.aggregation.kinds)
+        named = {name: panes.column(name) for name in Tallies.names(self.aggregation)}
+        tallies = Tallies.read(named, self.aggregation)
         places, rows, marks = (np.asarray(panes.column(name).to_numpy()) for name in ("pane", "rows", "marks"))
         self.operator.merge(self.slots(panes), places, rows, marks, tallies, len(self.table))
 
@@ -94,8 +95,8 @@ class _Panes:
         last: Any = np.iinfo(np.int64).max // 4
         if self.grid is None:
             last = self._layout.progress.everything
-        elif self.grid.range is None:
-            last = self.grid.wids(latest)[0]
+        elif self.grid.goes_on:
+            last = self.grid.last_of(latest)
         emitter = self._layout.emitter
         for found in self.operator.released(np.full(len(self.table), last)):
             for first in range(0, len(found), _SENT):
@@ -139,9 +140,8 @@ def _dealt(layout: Layout, panes: _Panes, shards: Array) -> Iterator[tuple[int, 
     for first, last in pairwise(edges):
         some = order[first:last]
         keys = {f"k{i}": key.take(pa.array(owners[some])) for i, key in enumerate(panes.table.columns)}
-        floats, ints = tallies.of(some).columns(panes.aggregation.kinds)
         counts = {"pane": places, "rows": rows, "marks": marks}
-        cells = {**{name: pa.array(held[some]) for name, held in counts.items()}, "floats": floats, "ints": ints}
+        cells = {**{name: pa.array(held[some]) for name, held in counts.items()}, **tallies.of(some).columns()}
         yield int(mine[some[0]]), dump({"panes": pa.table({**keys, **cells})}, {})
 
 

@@ -6,20 +6,23 @@ and that a window still needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
-from panewise.kernel import tally
-from panewise.kernel.aggregates import Aggregation
+from panewise.kernel.aggregates import Aggregation, Inputs
+from panewise.kernel.bundle import dump, load
 from panewise.kernel.compiled import compiled
 from panewise.kernel.fill import Tallies
-from panewise.kernel.operator import Segments
-from panewise.kernel.page import Array
+from panewise.kernel.operator import Segments, joined
+from panewise.kernel.page import Array, in_one
+from panewise.kernel.progress import Progress
+from panewise.kernel.sliding import slid
 from panewise.kernel.windows import Grid
 
 __all__ = ["Entries", "WindowOperator", "groups"]
@@ -29,6 +32,8 @@ _BLOCK = 1 << 16
 _WITHOUT_END = 100_000_000
 _NONE = np.int64(np.iinfo(np.int64).min // 4)
 """No window yet."""
+_NEVER = np.int64(np.iinfo(np.int64).max // 4)
+"""No window at all."""
 
 
 @compiled
@@ -83,28 +88,34 @@ def _found(slots: Any, at_panes: Any, heads: Any, owners: Any, panes: Any, count
 
 
 @compiled
-def _next_window(panes: Any, each: Any, whole: Any, w: Any, i: Any, j: Any) -> Any:
-    """The first window from w on that has a pane, with the run of panes i to j that it has; none where i is j."""
+def _next_window(panes: Any, each: Any, whole: Any, keep: Any, w: Any, i: Any, j: Any) -> Any:
+    """The first window from w on that has a pane, with the run of panes i to j that it has; none where i is j.
+
+    To keep those without, it is w itself.
+    """
     while True:
         low, high = (w + 1) * each - whole, (w + 1) * each
         while i < len(panes) and panes[i] < low:
             i += 1
         while j < len(panes) and panes[j] < high:
             j += 1
-        if i < j or i == len(panes):
+        if keep or i < j or i == len(panes):
             return w, i, j
         w = max(w + 1, panes[i] // each)
 
 
 @compiled
-def _count(panes: Any, edges: Any, each: Any, whole: Any, first: Any, last: Any) -> Any:
-    """How many windows of each key lie between its first and last, and have rows."""
+def _count(panes: Any, edges: Any, each: Any, whole: Any, keep: Any, first: Any, last: Any) -> Any:
+    """How many windows of each key lie between its first and last, and have rows, or are kept without."""
     found = np.zeros(len(edges) - 1, np.int64)
     for g in range(len(edges) - 1):
+        if keep:
+            found[g] = max(last[g] - first[g] + 1, 0)
+            continue
         mine = panes[edges[g] : edges[g + 1]]
         w, i, j, some = max(first[g], mine[0] // each), 0, 0, True
         while some:
-            w, i, j = _next_window(mine, each, whole, w, i, j)
+            w, i, j = _next_window(mine, each, whole, keep, w, i, j)
             some = i < j and w <= last[g]
             if some:
                 found[g] += 1
@@ -113,54 +124,25 @@ def _count(panes: Any, edges: Any, each: Any, whole: Any, first: Any, last: Any)
 
 
 @compiled
-def _slide(entries: Any, edges: Any, grid: Any, span: Any, kinds: Any, out: Any) -> None:
-    """Windows from panes, sorted by key and pane; each pane is added twice at most, however many windows have it.
-
-    Of the panes of a window, those up to `turn` are held as sums of all that follow up to there, the others as one sum.
-    """
-    panes, rows, tf, ti = entries
-    each, whole = grid
+def _runs(panes: Any, edges: Any, grid: Any, span: Any, out: Any) -> None:
+    """Which panes, of all, each window has; those of each key are sorted."""
+    each, whole, keep = grid
     first, last = span
-    owner, wid, out_rows, out_f, out_i = out
-    size, n = min(whole, len(panes)), 0
-    held_f, held_i = np.empty((size, tf.shape[1], tf.shape[2])), np.empty((size, ti.shape[1], ti.shape[2]), np.int64)
-    held_rows = np.empty(size, np.int64)
-    rest_f, rest_i = np.empty((tf.shape[1], tf.shape[2])), np.empty((ti.shape[1], ti.shape[2]), np.int64)
+    owner, wid, begin, end = out
+    n = 0
     for g in range(len(edges) - 1):
         base = edges[g]
         mine = panes[base : edges[g + 1]]
-        w, i, j, turn, begun, some = max(first[g], mine[0] // each), 0, 0, 0, 0, True
-        rest_rows, added = 0, 0
+        w, i, j, some = first[g], 0, 0, True
+        if not keep:
+            w = max(w, mine[0] // each)
         while some:
-            w, i, j = _next_window(mine, each, whole, w, i, j)
-            some = i < j and w <= last[g]
-            if not some:
-                continue
-            if i >= turn:
-                turn, begun = j, i
-                for p in range(j - 1, i - 1, -1):
-                    at = p - begun
-                    held_f[at], held_i[at], held_rows[at] = tf[base + p], ti[base + p], rows[base + p]
-                    if p < j - 1:
-                        tally.merge_into(held_f[at], held_i[at], kinds, held_f[at + 1], held_i[at + 1])
-                        held_rows[at] += held_rows[at + 1]
-                rest_f[:], rest_i[:], rest_rows, added = 0.0, 0, 0, j
-            while added < j:
-                tally.merge_into(rest_f, rest_i, kinds, tf[base + added], ti[base + added])
-                rest_rows += rows[base + added]
-                added += 1
-            at = i - begun
-            owner[n], wid[n], out_rows[n] = g, w, held_rows[at] + rest_rows
-            out_f[n], out_i[n] = held_f[at], held_i[at]
-            tally.merge_into(out_f[n], out_i[n], kinds, rest_f, rest_i)
-            n += 1
-            w += 1
-
-
-def joined(some: Sequence[Segments]) -> Segments:
-    """Segments, and more segments."""
-    names = ("group", "start", "end", "flags", "rows", "ids", "part", "ff", "fi")
-    return Segments(*(np.concatenate([getattr(each, name) for each in some]) for name in names))
+            w, i, j = _next_window(mine, each, whole, keep, w, i, j)
+            some = (keep or i < j) and w <= last[g]
+            if some:
+                owner[n], wid[n], begin[n], end[n] = g, w, base + i, base + j
+                n += 1
+                w += 1
 
 
 def groups(owners: Array) -> tuple[Array, Array]:
@@ -177,7 +159,7 @@ class Entries:
         self.clear()
 
     def _tally(self, count: int) -> Tallies:
-        return Tallies.empty(count, len(self._aggregation))
+        return Tallies.empty(count, self._aggregation)
 
     def _hold(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Entries; arrays may be longer than their number later, with room for more."""
@@ -192,8 +174,7 @@ class Entries:
     def entries(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """Key, place, number of rows, of marked rows, and tally of each."""
         n = self._count
-        tallies = Tallies(self._tallies.floats[:n], self._tallies.ints[:n])
-        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], tallies
+        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], self._tallies.first(n)
 
     def in_order(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """The same by key, then place."""
@@ -201,10 +182,12 @@ class Entries:
         order = np.lexsort((panes, owners))
         return owners[order], panes[order], rows[order], marks[order], tallies.of(order)
 
-    def add(self, slots: Array, places: Array, at: Array, inputs: Any, keys: int, marked: Array | None = None) -> None:
+    def add(
+        self, slots: Array, places: Array, at: Array, inputs: Inputs, keys: int, marked: Array | None = None
+    ) -> None:
         """Add rows, each at its place, to their keys, of which there are so many by now."""
         found = self._grown(slots, places, keys)
-        tally.tally_owned(self._tallies.floats, self._tallies.ints, found, inputs, tally.ranks(at))
+        self._tallies.own(found, inputs, at)
         self._rows[: self._count] += np.bincount(found, minlength=self._count)
         if marked is not None:
             self._marks[: self._count] += np.bincount(found[marked], minlength=self._count)
@@ -212,7 +195,7 @@ class Entries:
     def merge(self, slots: Array, places: Array, rows: Array, marks: Array, tallies: Tallies, keys: int) -> None:
         """Add what others have added up."""
         found = self._grown(slots, places, keys)
-        self._tallies.merge(found, self._aggregation.kinds, tallies)
+        self._tallies.merge(found, tallies)
         np.add.at(self._rows, found, rows)
         np.add.at(self._marks, found, marks)
 
@@ -221,11 +204,8 @@ class Entries:
         found, self._heads, self._owners, self._panes, self._count = _found(slots, places, *held, keys)
         lack = len(self._owners) - len(self._rows)
         if lack:
-            none = self._tally(lack)
             self._rows, self._marks = (np.append(a, np.zeros(lack, np.int64)) for a in (self._rows, self._marks))
-            self._tallies = Tallies(
-                np.concatenate([self._tallies.floats, none.floats]), np.concatenate([self._tallies.ints, none.ints])
-            )
+            self._tallies = self._tallies.grown(lack)
         return np.asarray(found)
 
     @property
@@ -250,11 +230,17 @@ class Entries:
         """All that is open, for the state."""
         owners, panes, rows, marks, tallies = self.entries
         cells = {"floats": tallies.floats, "ints": tallies.ints}
+        if tallies.reduced:
+            table = pa.table(tallies.reduced, [f"reduced{i}" for i in range(len(tallies.reduced))])
+            cells["reduced"] = np.frombuffer(dump({"reduced": table}, {}), np.uint8)
         return {"owners": owners, "panes": panes, "pane_rows": rows, "marks": marks, **cells}
 
     def hold(self, arrays: Mapping[str, Array]) -> None:
         """Go on with what was open."""
-        tallies = Tallies(arrays["floats"], arrays["ints"])
+        states = []
+        if "reduced" in arrays:
+            states = [in_one(column) for column in load(arrays["reduced"].tobytes())[0]["reduced"].columns]
+        tallies = Tallies(self._aggregation, arrays["floats"], arrays["ints"], states)
         self._hold(arrays["owners"], arrays["panes"], arrays["pane_rows"], arrays["marks"], tallies)
 
 
@@ -266,8 +252,10 @@ class WindowOperator(Entries):
         self._grid = grid
         self._sent = np.empty(0, np.int64)
         """The last window of each key that can't change any more."""
+        self._begun = np.empty(0, np.int64)
+        """The first window of each key, where those without rows are kept."""
 
-    def take(self, slots: Array, at: Array, inputs: Any, keys: int) -> None:
+    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int) -> None:
         """Add rows to the panes of their keys."""
         self.add(slots, self._grid.pane_of(at), at, inputs, keys)
 
@@ -286,26 +274,31 @@ class WindowOperator(Entries):
         slots, edges = groups(owners)
         self._sent = self._sent_of(len(complete))
         first = np.maximum(self._sent + 1, 0) if self._grid.begins else self._sent + 1
+        if self._grid.keep_empty:
+            self._begun = self._begun_of(len(complete))
+            np.minimum.at(self._begun, owners, panes // self._grid.panes[0])
+            first = np.maximum(first, self._begun)
+            # also those that have no more rows
+            slots = np.flatnonzero(self._begun < _NEVER)
+            edges = np.append(np.searchsorted(owners, slots), len(owners))
         first, last = first[slots], complete[slots]
-        if self._grid.range is None and len(slots):
-            self._check_count(panes[edges[:-1]], first, last)
-        counts = _count(panes, edges, *self._grid.panes, first, last)
+        if self._grid.goes_on and len(slots):
+            self._check_count(first if self._grid.keep_empty else panes[edges[:-1]], first, last)
+        grid = (*self._grid.panes, self._grid.keep_empty)
+        counts = _count(panes, edges, *grid, first, last)
         blocks = np.flatnonzero(np.diff(np.cumsum(counts) // _BLOCK, prepend=0))
         for begin, end in pairwise([0, *(blocks[blocks > 0]), len(slots)] if len(slots) else [0, 0]):
             span, some = (first[begin:end], last[begin:end]), edges[begin : end + 1]
-            made = self._tally(int(counts[begin:end].sum()))
-            owner, wids, counted = (np.empty(len(made.ints), np.int64) for _ in range(3))
-            entries, out = (panes, rows, tallies.floats, tallies.ints), (owner, wids, counted, made.floats, made.ints)
-            _slide(entries, some, self._grid.panes, span, self._aggregation.kinds, out)
-            yield self._segments(slots[begin:end][owner], wids, counted, made)
+            owner, wids, *runs = (np.empty(int(counts[begin:end].sum()), np.int64) for _ in range(4))
+            _runs(panes, some, grid, span, (owner, wids, *runs))
+            yield self._segments(slots[begin:end][owner], wids, *slid(rows, tallies, *runs))
         self.close(complete)
         self._forget(owners, panes, rows, marks, tallies)
 
     def _segments(self, slots: Array, wids: Array, rows: Array, made: Tallies) -> Segments:
         start, end = self._grid.bounds(wids)
         flags = np.full(len(wids), sg.START_INCLUDED, np.int64)
-        folds = tally.as_folds(self._aggregation.kinds, made.floats, made.ints)
-        return Segments(slots, start, end, flags, rows, wids, np.zeros(len(wids), np.int64), *folds)
+        return Segments(slots, start, end, flags, rows, wids, np.zeros(len(wids), np.int64), *made.folds())
 
     def _check_count(self, panes: Array, first: Array, last: Array) -> None:
         """Refuse to send windows without end: a clock that is far ahead would have them all sent."""
@@ -318,6 +311,26 @@ class WindowOperator(Entries):
 
     def _sent_of(self, slots: int) -> Array:
         return np.concatenate([self._sent, np.full(slots - len(self._sent), _NONE)])
+
+    def _begun_of(self, slots: int) -> Array:
+        return np.concatenate([self._begun, np.full(slots - len(self._begun), _NEVER)])
+
+    def promise_of_new(self, until: Any, progress: Progress, ends: bool = False) -> Any:
+        """The same of a key that has had no row."""
+        return self.promise(np.array([until], progress.dtype), progress, ends)[0]
+
+    def promise(self, until: Array, progress: Progress, ends: bool = False) -> Array:
+        """For each slot, whose rows have come up to `until`, an instant at or before which nothing to come starts.
+
+        Or ends.
+        """
+        next_one = self._next(until, progress)
+        over = until >= progress.everything
+        start, end = self._grid.bounds(np.where(over, 0, next_one))
+        return np.where(over, progress.everything, progress.below(end if ends else start))
+
+    def _next(self, until: Array, progress: Progress) -> Array:
+        return np.maximum(self._grid.complete(until, progress), _NONE) + 1
 
     def _forget(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Keep the panes that a later window has; where all later ones have them, those that are full become one."""
@@ -335,9 +348,11 @@ class WindowOperator(Entries):
 
     def state(self, slots: int) -> dict[str, Array]:
         """All that is open, of so many keys."""
-        return {**self.held(), "sent": self._sent_of(slots)}
+        begun = {"begun": self._begun_of(slots)} if self._grid.keep_empty else {}
+        return {**self.held(), "sent": self._sent_of(slots), **begun}
 
     def resume(self, arrays: Mapping[str, Array]) -> None:
         """Go on with what was open."""
         self.hold(arrays)
         self._sent = arrays["sent"]
+        self._begun = arrays.get("begun", np.empty(0, np.int64))

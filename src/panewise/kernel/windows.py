@@ -60,6 +60,17 @@ class Grid:
     origin: int | float = 0
     begins: bool = False
     """Whether there is nothing before the origin."""
+    keep_empty: bool = False
+    """Whether windows without rows are reported too, from the first of a key on."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the windows of a key go on when no more rows of it come."""
+        return self.range is None or self.keep_empty
+
+    def last_of(self, latest: float) -> int:
+        """The last window of a stream that ends with this row, where they go on."""
+        return self.wids(latest)[0 if self.range is None else 1]
 
     @property
     def real(self) -> bool:
@@ -241,7 +252,7 @@ def grid_of(windows: Windows, progress: Progress) -> Grid:
                 f"`origin` ({windows.origin}) is more than 2**51 times the slide ({windows.slide}) away from 0: real "
                 "numbers of that size do not tell windows apart. Choose another, or a larger slide."
             )
-    return Grid(size, slide, origin, given or size is None)
+    return Grid(size, slide, origin, given or size is None, windows.keep_empty)
 
 
 def _instant(value: str | int | float, progress: Progress) -> int | float:

@@ -107,9 +107,9 @@ class _WindowShard(_AnyOrder):
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         found = self._grid.complete(until, self._progress)
         latest = self.punctuator.latest
-        if at_end and self._grid.range is None and latest > self._progress.nothing:
+        if at_end and self._grid.goes_on and latest > self._progress.nothing:
             # those that go on forever end where the stream does
-            return np.where(until >= self._progress.everything, self._grid.wids(latest)[0], found)
+            return np.where(until >= self._progress.everything, self._grid.last_of(latest), found)
         return found
 
     def _closed(self, until: Array) -> Array:
@@ -179,6 +179,12 @@ class _RowShard(_Counting):
         each = self._grid.panes[0]
         complete = self._grid.pane_of(next_one) // each - 1
         return self._operator.release(np.full(keys, _END) if self.punctuator.final else complete)
+
+    def passed(self, ends: bool = False) -> Any:
+        """An instant, here the number of a row, at or before which no window to come starts, or ends."""
+        progress = self._emitter.progress
+        counted = 0 if self._apart else int(self._counted[:1].sum())
+        return self._operator.promise_of_new(progress.everything if self.punctuator.final else counted, progress, ends)
 
     def _kept(self) -> dict[str, Array]:
         return {**super()._kept(), "counted": self._counted}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from panewise.kernel.progress import aligned, check_same_kind
 from panewise.kernel.punctuate import source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
-from panewise.spec.aggregates import Aggregate, aggregates, input_columns
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates, input_columns
 from panewise.spec.fill import Filling, check_keys, check_parts, check_windows
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
@@ -32,7 +31,7 @@ def fill_local(
     plan: PlanSpec,
     framing: Table,
     filling: Table,
-    agg: Mapping[str, str] | None = None,
+    agg: Aggregates | None = None,
     *,
     at: str | None = None,
     by: object = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from panewise.kernel.pack import Packer
 from panewise.local.fill import apply_filling
 from panewise.local.runner import Applied, apply_local
 from panewise.local.stream import needs_punctuation, tagged, with_control
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.fill import Filling, check_parts, check_windows
 from panewise.spec.plan import PlanSpec
@@ -49,7 +48,7 @@ class LocalFill:
         self,
         plan: PlanSpec,
         filling: Filling,
-        agg: Mapping[str, str] | None,
+        agg: Aggregates | None,
         framing: Table,
         rows: Table,
         *,

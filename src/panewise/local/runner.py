@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Union
@@ -12,12 +11,13 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError
 from panewise.kernel.apply import evaluate
+from panewise.kernel.follow import Follow
 from panewise.kernel.order import sortable
 from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.kernel.windowbatch import windows_of
 from panewise.local.source import is_plain, plain, read
-from panewise.spec.aggregates import Aggregate, aggregates, input_columns
+from panewise.spec.aggregates import Aggregate, Aggregates, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -131,7 +131,7 @@ def _checked(plan: object, page_rows: object) -> None:
 
 
 def segments_local(
-    plan: PlanSpec, table: Table, agg: Mapping[str, str] | None = None, *, page_rows: int = PAGE_ROWS
+    plan: PlanSpec, table: Table, agg: Aggregates | None = None, *, page_rows: int = PAGE_ROWS
 ) -> pa.Table:
     """The segments of a table in memory: the same rows that `plan.segments` gives on Spark.
 
@@ -143,7 +143,15 @@ def segments_local(
     [{'segment': {'id': 0, 'start': 1, 'end': 2, 'bounds': '[]'}, 'rows': 2, 'status': 'final'}]
     """
     _checked(plan, page_rows)
-    calls = aggregates(agg)
+    if plan.following is not None:
+        first, *rest = plan.chain()
+        found = segments_local(first, table, agg, page_rows=page_rows)
+        told = found.schema.metadata
+        for following in rest:
+            follow = Follow(following, found.schema)
+            found = follow.bounded(segments_local(follow.plan(), follow.rows(found), page_rows=page_rows))
+        return found.replace_schema_metadata(told)
+    calls = plan.asked(agg)
     applied = apply_local(plan, calls, table)
     rows, layout = applied.rows, applied.layout
     if applied.promises is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +11,18 @@ import pyarrow as pa
 
 from panewise.errors import InputError, SpecError
 from panewise.kernel.arrivals import REASONS
+from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
 from panewise.kernel.sequence import Layout
 from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import whole_rows
-from panewise.spec.aggregates import aggregates
+from panewise.spec.aggregates import Aggregates
+from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import Ordered, check_punctuation, per_key
+from panewise.spec.punctuate import Ordered, Passed, check_punctuation, per_key
 
 if TYPE_CHECKING:
     from panewise.local.runner import Table
@@ -45,7 +46,7 @@ class LocalStream:
     def __init__(
         self,
         plan: PlanSpec,
-        agg: Mapping[str, str] | None = None,
+        agg: Aggregates | None = None,
         *,
         emit: str = "final",
         fragment_every: Any = None,
@@ -58,9 +59,16 @@ class LocalStream:
             )
         if plan.punctuation is None:
             raise SpecError(needs_punctuation())
+        plan, *self._rest = plan.chain()
         check_punctuation(plan)
+        self._options = {"emit": emit, "fragment_every": fragment_every}
+        self._links: list[tuple[Follow, LocalStream]] = []
+        self._passes = bool(self._rest) or isinstance(plan.punctuation, Passed)
+        self.passed: tuple[Any, Any] = (None, None)
+        """Up to where no segment to come starts, and ends."""
         shards = 1 if plan.one_sequence else shards
-        self._plan, self._calls, self._emit = plan, aggregates(agg), checked_emit(emit, fragment_every)
+        sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
+        self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
         self._shards = shards
         self._state: list[bytes | None] = [None] * shards
         self._layout: Layout | None = None
@@ -89,11 +97,14 @@ class LocalStream:
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found = []
+        found, starts, ends = [], [], []
         self.open = self.waiting = self.state_bytes = 0
         for number in range(self._shards):
             shard = new_shard(self._layout, self._shards, self._state[number])
             outcome = shard.batch(pages.get(number, []))
+            if self._passes:
+                starts.append(shard.passed())
+                ends.append(shard.passed(ends=True))
             self._state[number] = state = shard.state()
             self.state_bytes += len(state)
             if outcome.segments is not None:
@@ -104,7 +115,22 @@ class LocalStream:
                 self.counts[name] += outcome.counts[name]
             self.open += outcome.counts["open"]
             self.waiting += outcome.counts["waiting"]
-        return pa.Table.from_batches(found, self._layout.emitter.schema)
+        if self._passes:
+            self.passed = (min(starts), min(ends))
+        return self._then(pa.Table.from_batches(found, self._layout.emitter.schema), final)
+
+    def _then(self, found: pa.Table, final: bool) -> pa.Table:
+        """What the plans that follow make of segments, and of how far these have come."""
+        passed = self.passed
+        for i, following in enumerate(self._rest):
+            if i == len(self._links):
+                last = self._options if i == len(self._rest) - 1 else {}
+                follow = Follow(following, found.schema)
+                self._links.append((follow, LocalStream(follow.plan(Passed(0)), shards=self._shards, **last)))
+            follow, stream = self._links[i]
+            made = stream.feed(follow.rows(found), until=follow.until(passed), final=final)
+            found, passed = follow.bounded(made), follow.passed(stream.passed)
+        return found
 
     def finish(self) -> pa.Table:
         """The end of the stream: everything closes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,9 +11,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from panewise.kernel.sequence import Layout, Sequence
+from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.source import apply
 from panewise.spark.windows import windows
-from panewise.spec.aggregates import aggregates
+from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -33,12 +34,24 @@ def result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructTy
 def segments(
     plan: PlanSpec,
     df: DataFrame,
-    agg: Mapping[str, str] | None = None,
+    agg: Aggregates | None = None,
     observation: Observation | None = None,
     emit: Emit = FINAL,
 ) -> DataFrame:
     """The segments of a batch DataFrame."""
-    applied = apply(plan, aggregates(agg), df, emit)
+    first, *rest = plan.chain()
+    found = _segments(first, df, agg, observation, FINAL if rest else emit)
+    for i, following in enumerate(rest):
+        follow = follow_of(following, found)
+        sent = emit if i == len(rest) - 1 else FINAL
+        found = bounded(follow, _segments(follow.plan(), followed(follow, found), None, None, sent))
+    return found
+
+
+def _segments(
+    plan: PlanSpec, df: DataFrame, agg: Aggregates | None, observation: Observation | None, emit: Emit
+) -> DataFrame:
+    applied = apply(plan, plan.asked(agg), df, emit)
     rows = applied.df
     if observation is not None:
         rows = rows.observe(

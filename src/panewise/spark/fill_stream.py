@@ -9,7 +9,7 @@ Segments that were found before are the state that the stage starts with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -29,7 +29,7 @@ from panewise.spark.source import Dealt, apply, apply_filling, named, shard_of
 from panewise.spark.stream import (
     SUMS,
     check_framing,
-    check_late,
+    check_name,
     checked_stream,
     commands,
     finished,
@@ -37,7 +37,7 @@ from panewise.spark.stream import (
     ticks,
     with_clocks,
 )
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.fill import Filling, FillOptions, check_windows
 from panewise.spec.plan import PlanSpec
@@ -53,7 +53,7 @@ Side = tuple[str, "DataFrame", Filling, Calls]
 
 
 def aggregated(
-    plan: PlanSpec, source: DataFrame, fused: Mapping[str, str], sides: Sequence[Side], options: FillOptions
+    plan: PlanSpec, source: DataFrame, fused: Aggregates, sides: Sequence[Side], options: FillOptions
 ) -> DataFrame:
     """Segments of a stream, or found before, with aggregates over the rows of streams."""
     return _filled(plan, source, fused, sides, options, whole_rows=False)
@@ -69,7 +69,7 @@ def matching_rows(
 def _filled(
     plan: PlanSpec,
     source: DataFrame,
-    fused: Mapping[str, str],
+    fused: Aggregates,
     sides: Sequence[Side],
     options: FillOptions,
     whole_rows: bool,
@@ -118,7 +118,7 @@ def _filled(
         outputs = [pa.field(o.name, o.type) for layout in layouts for o in layout.aggregation.outputs]
         made = T.StructType([*made.fields, *from_arrow_schema(pa.schema(outputs), prefer_timestamp_ntz=True).fields])
     if options.late:
-        check_late(made.names)
+        check_name("late", made.names)
     union = pages[0]
     for more in pages[1:]:
         union = union.unionByName(more)

@@ -12,6 +12,7 @@ from panewise.kernel.bundle import dump
 from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
+from panewise.kernel.shard import PUNCTUATION
 from panewise.kernel.windowshard import new_shard
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _MICROS = 1_000
 class ShardProcessor(StatefulProcessor):
     """Adapts `Shard` to Spark's stateful stage; its one state variable holds the shard's bytes."""
 
-    def __init__(self, layout: Layout, shards: int, watermark: bool) -> None:
-        self._layout, self._shards, self._watermark = layout, shards, watermark
+    def __init__(self, layout: Layout, shards: int, watermark: bool, passes: bool = False) -> None:
+        self._layout, self._shards, self._watermark, self._passes = layout, shards, watermark, passes
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
@@ -61,6 +62,8 @@ class ShardProcessor(StatefulProcessor):
             tables["late"] = outcome.late
         progress = self._layout.progress
         facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state), shard.behind)
+        if self._passes:
+            tables[PUNCTUATION] = shard.passed_on(number)
         return pd.DataFrame({"page": [dump(tables, facts)]})
 
 

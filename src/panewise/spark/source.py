@@ -17,18 +17,19 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
-from panewise.kernel.aggregates import check_input
+from panewise.kernel.aggregates import AS_THEY_ARE, check_input
 from panewise.kernel.fill import FillLayout
+from panewise.kernel.pack import FINAL as FINAL_ELEMENT
 from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at, check_same_kind
-from panewise.kernel.punctuate import source_columns
+from panewise.kernel.punctuate import ENDED, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.fill import Filling, check_keys
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import InBand, Ordered, per_key
+from panewise.spec.punctuate import InBand, Ordered, Passed, per_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -161,6 +162,8 @@ class _Source:
 
     def promises(self, plan: Ordered) -> Column | None:
         """Which rows are punctuations, where they come in the data."""
+        if isinstance(plan.punctuation, Passed) and plan.punctuation.shards:
+            return F.col(named(SHARD)).isNotNull()
         if not isinstance(plan.punctuation, InBand):
             return None
         return F.coalesce(self.condition("condition", plan.punctuation.condition), F.lit(False))
@@ -220,7 +223,7 @@ class _Source:
             return None, None
         kind = self._type(f"agg[{name}]", call.argument)
         column = F.expr(call.argument)
-        if isinstance(kind, (T.DecimalType, T.NullType)):
+        if isinstance(kind, T.NullType) or (isinstance(kind, T.DecimalType) and call.function not in AS_THEY_ARE):
             column, kind = column.cast("double"), T.DoubleType()
         if isinstance(kind, _REALS):
             column = _real(column, kind)
@@ -228,7 +231,7 @@ class _Source:
             # what has no order, or no place in Arrow, is there or not
             return (column, _arrow(kind)) if _is_plain(kind) else (F.when(column.isNotNull(), True), pa.bool_())
         number, other = isinstance(kind, T.NumericType), isinstance(kind, (*_TIMES, T.BooleanType))
-        check_input(name, call, kind.simpleString(), number, other)
+        check_input(name, call, kind.simpleString(), number, other, _is_plain(kind))
         return column, _arrow(kind)
 
 
@@ -270,6 +273,8 @@ def _dealt(
     kind = F.lit(ROW)
     if promises is not None:
         kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
+        if isinstance(plan.punctuation, Passed):
+            kind = F.when(F.col(named(ENDED)), F.lit(FINAL_ELEMENT)).otherwise(kind)
     columns["kind"] = kind.cast("tinyint")
     columns["shard"] = shard_of(keys, dealt.shards)
     columns["clock"] = F.lit(None).cast("bigint")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -24,22 +24,25 @@ from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import TOTALS
+from panewise.kernel.shard import PUNCTUATION, TOTALS
 from panewise.spark.batch import result_schema
+from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
 from panewise.spark.source import Dealt, apply, shard_of
-from panewise.spec.aggregates import aggregates
+from panewise.spec.aggregates import Aggregates
+from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
+from panewise.spec.frames import RowWindows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import External, Ordered, OrderedPer, Watermark, check_punctuation
+from panewise.spec.punctuate import External, Ordered, OrderedPer, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = [
     "COUNTS", "OBSERVED", "SHARDS", "SUMS",
-    "check_framing", "check_late", "checked_stream", "commands", "finished", "packed", "segments", "ticks",
+    "check_framing", "check_name", "checked_stream", "commands", "finished", "packed", "segments", "ticks",
     "with_clocks",
 ]  # fmt: skip
 
@@ -133,22 +136,60 @@ def _has_watermark(df: DataFrame, at: str) -> bool:
 def segments(
     plan: PlanSpec,
     df: DataFrame,
-    agg: Mapping[str, str] | None,
+    agg: Aggregates | None,
     emit: Emit,
     *,
     late: bool = False,
+    punctuations: bool = False,
     shards: int | None = None,
     control: str | None = None,
     clock: DataFrame | None = None,
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
+    first, *rest = plan.chain()
+    if not rest:
+        return _segments(first, df, agg, emit, late, punctuations, shards, control, clock)
+    if late:
+        raise SpecError(
+            "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
+            "pw.progress counts them, and the first plan by itself gives them."
+        )
+    found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock)
+    for i, following in enumerate(rest):
+        last = i == len(rest) - 1
+        before = 1 if plan.chain()[i].one_sequence and shards is None else shards
+        follow = follow_of(following, found)
+        passed = follow.plan(Passed(SHARDS if before is None else before))
+        sent, passes = emit if last else FINAL_ONLY, punctuations or not last
+        made = _segments(passed, followed(follow, found), None, sent, False, passes, shards, None, None)
+        found = bounded(follow, made)
+    return found
+
+
+def _segments(
+    plan: PlanSpec,
+    df: DataFrame,
+    agg: Aggregates | None,
+    emit: Emit,
+    late: bool,
+    passes: bool,
+    shards: int | None,
+    control: str | None,
+    clock: DataFrame | None,
+) -> DataFrame:
     check_framing(plan)
     # what is one sequence is in one shard
     count = checked_stream(plan, df, 1 if plan.one_sequence and shards is None else shards)
     _check_shards(plan, count)
-    calls = aggregates(agg)
-    if late:
-        check_late((*plan.keys, *(name for name, _ in calls)))
+    calls = plan.asked(agg)
+    if passes and isinstance(plan.scheme, RowWindows) and plan.scheme.partitioned:
+        raise SpecError(
+            "`partitioned` (True): rows are numbered anew in each key, so that nothing can be promised of those to "
+            "come. Leave it out, or let no plan follow."
+        )
+    for asked, name in ((late, "late"), (passes, PUNCTUATION)):
+        if asked:
+            check_name(name, (*plan.keys, *(name for name, _ in calls)))
     applied = apply(plan, calls, df, emit, Dealt(count, late))
     layout = applied.layout
     elements = with_clocks(plan, applied.df, df, clock, count)
@@ -159,7 +200,10 @@ def segments(
         packed(elements, layout, count)
         .groupBy("shard")
         .transformWithStateInPandas(
-            ShardProcessor(layout, count, watermark), "page binary", "Append", "EventTime" if watermark else "None"
+            ShardProcessor(layout, count, watermark, passes),
+            "page binary",
+            "Append",
+            "EventTime" if watermark else "None",
         )
     )
     made = result_schema(layout, applied.keys)
@@ -168,13 +212,15 @@ def segments(
         # null in the rows that are segments
         row = T.StructField("row", applied.df.schema["row"].dataType)
         late_type = T.StructType([T.StructField("reason", T.StringType()), row])
-    return finished(staged, made, late_type, SUMS)
+    bound = cast(T.StructType, made["segment"].dataType)["start"].dataType if passes else None
+    return finished(staged, made, late_type, SUMS, bound)
 
 
-def check_late(taken: Iterable[str]) -> None:
-    """Refuse a column of results where late rows go."""
-    if "late" in (name.lower() for name in taken):
-        raise SpecError("`late` (True) adds a column of that name, and the results have one. Rename theirs.")
+def check_name(name: str, taken: Iterable[str]) -> None:
+    """Refuse a column of results where others go."""
+    if name in (other.lower() for other in taken):
+        option = f"{name}s" if name == PUNCTUATION else name
+        raise SpecError(f"`{option}` (True) adds a column {name!r}, and the results have one. Rename theirs.")
 
 
 def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: int | None = None) -> DataFrame:
@@ -187,9 +233,18 @@ def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: 
     return elements.mapInArrow(pack, _PAGES)
 
 
-def finished(staged: DataFrame, made: T.StructType, late: T.StructType | None, sums: tuple[str, ...]) -> DataFrame:
-    """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed."""
-    schema = _output_schema(made, late, sums)
+def finished(
+    staged: DataFrame,
+    made: T.StructType,
+    late: T.StructType | None,
+    sums: tuple[str, ...],
+    bound: T.DataType | None = None,
+) -> DataFrame:
+    """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed.
+
+    `bound` is of what type progress is that is passed on, if it is.
+    """
+    schema = _output_schema(made, late, sums, bound)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -218,11 +273,16 @@ def _monitor(field: str) -> Column:
     return F.col(f"{_quoted(_MONITOR)}.{field}")
 
 
-def _output_schema(made: T.StructType, late: T.StructType | None, sums: tuple[str, ...]) -> T.StructType:
+def _output_schema(
+    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], bound: T.DataType | None
+) -> T.StructType:
     """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
     fields = list(made.fields)
     if late is not None:
         fields.append(T.StructField("late", late))
+    if bound is not None:
+        told = [("start", bound), ("end", bound), ("shard", T.IntegerType()), ("ended", T.BooleanType())]
+        fields.append(T.StructField(PUNCTUATION, T.StructType([T.StructField(*field) for field in told])))
     monitor = [T.StructField(name, T.LongType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
     more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
@@ -236,6 +296,11 @@ def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator
         yield _padded({name: batch.column(name) for name in batch.schema.names}, len(batch), schema)
     for name, table in tables.items():
         if name == "segments":
+            continue
+        if name == PUNCTUATION:
+            kind = schema.field(PUNCTUATION).type
+            passed = [table.column(field.name).combine_chunks().cast(field.type) for field in kind]
+            yield _padded({PUNCTUATION: pa.StructArray.from_arrays(passed, fields=list(kind))}, len(table), schema)
             continue
         # late rows: a reason, and the row under the name of where it comes from
         for batch in table.to_batches():

@@ -41,7 +41,7 @@ def windows(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFram
         return merged(layout, _each(layout, batches))
 
     found = placed.mapInArrow(add, "shard int, partial binary")
-    if isinstance(scheme, Windows) and scheme.range is None:
+    if isinstance(scheme, Windows) and (scheme.range is None or scheme.keep_empty):
         # those of every key go on to the latest row of all
         found = found.crossJoin(F.broadcast(applied.df.agg(F.max("at").alias("latest"))))
     cores = cores_of(rows.sparkSession)

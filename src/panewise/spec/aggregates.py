@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from panewise.errors import SpecError
 from panewise.spec.check import sql
+from panewise.spec.classes import class_at, class_path
 
-__all__ = ["FRAMING_FUNCTIONS", "FUNCTIONS", "Aggregate", "aggregates", "input_columns"]
+__all__ = [
+    "FRAMING_FUNCTIONS",
+    "FUNCTIONS",
+    "Aggregate",
+    "Aggregates",
+    "CustomAggregate",
+    "aggregates",
+    "custom_aggregate",
+    "input_columns",
+]
 
-FUNCTIONS = ("avg", "count", "first", "last", "max", "min", "stddev", "sum")
+FUNCTIONS = (
+    "approx_count_distinct", "approx_percentile", "avg", "count", "first", "last", "max", "median", "min",
+    "percentile", "stddev", "sum", "variance",
+)  # fmt: skip
 """What `agg=` computes over a segment's rows."""
 
 FRAMING_FUNCTIONS = ("avg", "count", "max", "min", "range", "stddev", "sum")
 """What can decide where an aggregate frame ends."""
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*$", re.DOTALL)
-
+_CUSTOM = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)\s*\((.*)\)\s*$", re.DOTALL)
 
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`""", re.DOTALL)
-_DISTINCT = re.compile(r"distinct(?:\s+|(?=[(`'\"]))\S", re.IGNORECASE)
+_DISTINCT = re.compile(r"distinct(?:\s+|(?=[(`'\"]))(?=\S)", re.IGNORECASE)
+_SHARES = ("approx_percentile", "percentile")
 _OWN = ("segment", "rows", "status", "gap", "part", "timing")
 _EXAMPLE = "sum(volume)"
 
@@ -36,6 +51,34 @@ def _balanced(text: str) -> bool:
     return depth == 0
 
 
+@runtime_checkable
+class CustomAggregate(Protocol):
+    """What `custom_aggregate` takes: a class with these members.
+
+    A state is made of numbers, text, lists and dictionaries of them. Rows come in any order and any pieces, so nothing
+    may depend on these. `update` is given many values at once, none of them null.
+    """
+
+    type: str
+    """Of the result, as Arrow calls it: "double", "int64", "bool", "string"."""
+
+    def init(self) -> Any:
+        """The state of no rows."""
+        ...
+
+    def update(self, state: Any, values: Any) -> Any:
+        """The state with these values (a numpy array) added."""
+        ...
+
+    def merge(self, state: Any, other: Any) -> Any:
+        """The state of the rows of both."""
+        ...
+
+    def finish(self, state: Any) -> Any:
+        """The result, or None."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """One function over one SQL expression; `argument` is None for `count(*)`.
@@ -48,10 +91,17 @@ class Aggregate:
 
     function: str
     argument: str | None
+    share: float | None = None
+    """Of a percentile, 0 to 1."""
+    custom: type | None = None
+    """A user's own, which follows `panewise.CustomAggregate`; `function` is its name."""
 
     @staticmethod
     def parse(text: object, name: str = "agg", functions: tuple[str, ...] = FUNCTIONS) -> Aggregate:
         """Read `"sum(volume)"`."""
+        custom = _CUSTOM.match(text) if isinstance(text, str) and functions is FUNCTIONS else None
+        if custom and _balanced(custom.group(2)):
+            return custom_aggregate(class_at(f"`{name}`", custom.group(1), SpecError), custom.group(2), name)
         call = _CALL.match(sql(name, text, _EXAMPLE))
         function = call.group(1).lower() if call else ""
         argument = call.group(2).strip() if call else ""
@@ -60,11 +110,17 @@ class Aggregate:
             raise SpecError(f'`{name}` ({text!r}) must be one aggregate call such as "{_EXAMPLE}". Functions: {known}.')
         if function not in functions:
             raise SpecError(f"`{name}` ({text!r}): {function} is not an aggregate here. Functions: {known}.")
-        if _DISTINCT.match(argument):
-            raise SpecError(
-                f"`{name}` ({text!r}): distinct is not supported, an aggregate reads every row of a segment. "
-                "Leave distinct out."
-            )
+        distinct = _DISTINCT.match(argument)
+        if distinct:
+            if function != "count" or functions is not FUNCTIONS:
+                raise SpecError(
+                    f"`{name}` ({text!r}): distinct is for counts over a segment's rows. Leave distinct out, or count."
+                )
+            return Aggregate("count_distinct", argument[distinct.end() :])
+        if function in _SHARES:
+            return Aggregate(function, *_with_share(name, text, argument))
+        if function == "median":
+            return Aggregate("percentile", argument, 0.5)
         if argument == "*":
             if function != "count":
                 raise SpecError(f"`{name}` ({text!r}): only count takes *. Name a column or an expression.")
@@ -80,10 +136,46 @@ class Aggregate:
         if condition is None:
             return self
         value = "1" if self.argument is None else self.argument
-        return Aggregate(self.function, f"case when {condition} then {value} end")
+        return replace(self, argument=f"case when {condition} then {value} end")
 
     def __str__(self) -> str:
-        return f"{self.function}({'*' if self.argument is None else self.argument})"
+        if self.custom is not None:
+            return f"{class_path(self.custom)}({self.argument})"
+        if self.function == "count_distinct":
+            return f"count(distinct {self.argument})"
+        share = "" if self.share is None else f", {self.share}"
+        return f"{self.function}({'*' if self.argument is None else self.argument}{share})"
+
+
+def custom_aggregate(kind: object, argument: str, name: str = "argument") -> Aggregate:
+    """Your own aggregate over an SQL expression, for `agg=`; see `CustomAggregate`."""
+    lacks = [member for member in ("type", "init", "update", "merge", "finish") if not hasattr(kind, member)]
+    if not isinstance(kind, type) or lacks:
+        problem = f"it has no `{lacks[0]}`" if isinstance(kind, type) else "it is not a class"
+        raise SpecError(
+            f"`kind` ({kind!r}) can't aggregate: {problem}. Give a class with type, init, update, merge and finish "
+            "(see CustomAggregate)."
+        )
+    return Aggregate(kind.__name__, sql(name, argument, "speed"), custom=kind)
+
+
+Aggregates = Mapping[str, str | Aggregate]
+"""Names of results, and what each is."""
+
+
+def _with_share(name: str, text: object, argument: str) -> tuple[str, float]:
+    """The two arguments of a percentile."""
+    before, comma, after = argument.rpartition(",")
+    try:
+        share = float(after) if comma else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1 or not before.strip() or not _balanced(before):
+        raise SpecError(
+            f"`{name}` ({text!r}) needs a share from 0 to 1 after what it is a percentile of. "
+            'Write "percentile(speed, 0.95)".'
+        )
+    return before.strip(), share
 
 
 def input_columns(calls: tuple[tuple[str, Aggregate], ...]) -> tuple[str | None, ...]:
@@ -112,5 +204,6 @@ def aggregates(calls: object) -> tuple[tuple[str, Aggregate], ...]:
             )
         if name.lower() in (other.lower() for other, _ in result):
             raise SpecError(f"`agg` ({name!r}) is given twice, but for case. Choose another name for one of them.")
-        result.append((name, Aggregate.parse(text, f"agg[{name}]")))
+        call = text if isinstance(text, Aggregate) else Aggregate.parse(text, f"agg[{name}]")
+        result.append((name, call))
     return tuple(result)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates
 from panewise.spec.duration import Duration
 from panewise.spec.explain_progress import lined, progress
 from panewise.spec.explain_windows import explain_windows
@@ -21,6 +21,7 @@ from panewise.spec.frames import (
     ThresholdFrames,
     TrendFrames,
     Value,
+    Windows,
     WindowScheme,
 )
 from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
@@ -47,12 +48,32 @@ _TIES = {
     "error": "; two rows with one {at} are an error",
 }
 _EXACT = 2**53
-_CELLS = {"avg": "sum and count", "range": "min and max", "stddev": "count, mean and squares"}
+_CELLS = {
+    "approx_count_distinct": "a sketch (4 kB at most)",
+    "approx_percentile": "counts by size, 2 % apart,",
+    "avg": "sum and count",
+    "count_distinct": "each value once",
+    "percentile": "every value",
+    "range": "min and max",
+    "stddev": "count, mean and squares",
+    "variance": "count, mean and squares",
+}
 
 
-def explain(plan: PlanSpec, agg: Mapping[str, str] | None = None) -> str:
+def explain(plan: PlanSpec, agg: Aggregates | None = None) -> str:
     """The text of `plan.explain()`."""
-    scheme, calls = plan.scheme, aggregates(agg)
+    first, *rest = plan.chain()
+    blocks = [_explained(first, first.asked(agg))]
+    for following in rest:
+        over = isinstance(following.scheme, Windows)
+        how = "each counts in every window that it meets, clipped to it" if over else "each is a row"
+        ordered = following if following.time else replace(following, time="start")
+        blocks.append(f"Then, over these segments: {how}\n\n{_explained(ordered, ordered.calls)}")
+    return "\n\n".join(blocks)
+
+
+def _explained(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+    scheme = plan.scheme
     if isinstance(scheme, WindowScheme):
         return explain_windows(plan, calls)
     lines = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Aggregate, Aggregates
 from panewise.spec.duration import Amount, Duration, size
 from panewise.spec.emit import sends_parts
 from panewise.spec.explain import explain
@@ -51,7 +51,7 @@ class _Framing:
 def explain_fill(
     plan: PlanSpec,
     sources: Mapping[str, Explained],
-    agg: Mapping[str, str] | None = None,
+    agg: Aggregates | None = None,
     *,
     stream: bool = False,
     known: bool = False,

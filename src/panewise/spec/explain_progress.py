@@ -11,6 +11,7 @@ from panewise.spec.punctuate import (
     InBand,
     Ordered,
     OrderedPer,
+    Passed,
     Punctuation,
     Scheduled,
     SlackRows,
@@ -49,6 +50,8 @@ def progress(plan: Ordered, told: Punctuation) -> str:
             return "Spark's watermark, as withWatermark sets it"
         case External():
             return f"as another stream promises in its {told.time}{', key by key' if told.per_key else ''}"
+        case Passed():
+            return "as the plan before it passes on"
 
 
 def _slack(plan: Ordered, late: str) -> str:

@@ -98,7 +98,8 @@ def _grid(scheme: Windows) -> str:
         found = f"windows of {scheme.range}, one after another"
     else:
         found = f"windows of {scheme.range}, one every {scheme.slide}"
-    return f"{found}; their ends lie on a grid from {origin} on{first}"
+    empty = ", those without rows too, from the first row of a key on" if scheme.keep_empty else ""
+    return f"{found}{empty}; their ends lie on a grid from {origin} on{first}"
 
 
 def _panes(long: object, slide: object) -> str:

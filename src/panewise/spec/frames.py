@@ -236,6 +236,8 @@ class Windows(WindowScheme):
     slide: Amount
     origin: str | int | float | None = None
     """An instant; text where `at` is a time or a date."""
+    keep_empty: bool = False
+    """Whether those without rows are reported too, from the first of a key on."""
 
     @property
     def amounts(self) -> tuple[tuple[str, Amount], ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from panewise.errors import SpecError
+from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.frames import RowWindows, Scheme
 from panewise.spec.punctuate import Punctuation
 
@@ -24,6 +25,24 @@ class PlanSpec:
     tie_break: tuple[str, ...] = ()
     ties: str = "all"
     punctuation: Punctuation | None = None
+    calls: tuple[tuple[str, Aggregate], ...] = ()
+    """Aggregates over the rows of each segment, by the names of their results."""
+    following: PlanSpec | None = None
+    """The plan over the segments of this one."""
+
+    def asked(self, agg: Aggregates | None) -> tuple[tuple[str, Aggregate], ...]:
+        """These aggregates, or else those of the plan."""
+        if agg is not None and self.calls:
+            raise SpecError(
+                f"`agg` ({', '.join(agg)}) is given, and the plan has aggregates of its own "
+                f"({', '.join(name for name, _ in self.calls)}). Give one or the other."
+            )
+        return self.calls if agg is None else aggregates(agg)
+
+    def chain(self) -> tuple[PlanSpec, ...]:
+        """This plan, and those that follow, each by itself."""
+        rest = () if self.following is None else self.following.chain()
+        return (replace(self, following=None), *rest)
 
     @property
     def one_sequence(self) -> bool:

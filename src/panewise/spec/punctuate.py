@@ -23,6 +23,7 @@ __all__ = [
     "InBand",
     "Ordered",
     "OrderedPer",
+    "Passed",
     "Punctuation",
     "Scheduled",
     "SlackRows",
@@ -115,6 +116,13 @@ class Scheduled(_Punctuation):
 
 
 @dataclass(frozen=True, slots=True)
+class Passed(_Punctuation):
+    """The plan before tells how far it has come: each of its shards, in rows that say which; 0 for one voice."""
+
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
 class Watermark(_Punctuation):
     """Spark's own watermark, which the stream carries already."""
 
@@ -134,7 +142,7 @@ class External(_Punctuation):
         return External, (self.time, self.per_key, None)
 
 
-Punctuation = Union[InBand, SlackTime, SlackRows, OrderedPer, Scheduled, Watermark, External]
+Punctuation = Union[InBand, SlackTime, SlackRows, OrderedPer, Scheduled, Passed, Watermark, External]
 
 
 def _given(name: str, value: Amount | None) -> tuple[tuple[str, Amount], ...]:

@@ -28,6 +28,7 @@ from panewise.spec.punctuate import (
     External,
     InBand,
     OrderedPer,
+    Passed,
     Punctuation,
     Scheduled,
     SlackRows,
@@ -177,7 +178,7 @@ def punctuation_to_mapping(told: Punctuation) -> dict[str, Any]:
             return {"kind": "schedule", "give_up_after": written(told.give_up_after)}
         case Watermark():
             return {"kind": "watermark"}
-        case External():
+        case External() | Passed():
             raise JobError(
                 f"`punctuation` ({told}) can't be written to a job file: it is another stream, which a job file can't "
                 "name. Choose another one, or run the plan from Python."

@@ -46,6 +46,14 @@ AGG = {
     "head": "first(v)",
     "tail": "last(i)",
 }
+VALUES = {
+    "n": "count(*)",
+    "sites": "count(distinct site)",
+    "about": "approx_count_distinct(i)",
+    "middle": "median(v)",
+    "near": "approx_percentile(v, 0.9)",
+    "own": "conformance.schemes:Span(v)",
+}
 FIELDS = {"k": pa.string(), "v": pa.float64(), "i": pa.int64(), "c": pa.bool_(), "d": pa.bool_(), "site": pa.string()}
 
 
@@ -224,6 +232,9 @@ STORIES = {
     "tuples": _story(pw.slide_by_tuple_windows(6, every=3), pw.slack(4), "real", agg=AGG),
     "row_windows": _story(pw.row_windows(7, 3, partitioned=True), pw.slack(4), agg=AGG),
     "landmark": _story(pw.landmark_windows(8), pw.slack(4), agg=AGG, late=True),
+    "values": _story(pw.threshold_frames("c", nulls="invisible", gaps=True), pw.slack(4), agg=VALUES, emit="fragments"),
+    "values_chain": _story(pw.delta_frames({"v": 4}, overlap="saturated"), pw.slack(4), agg=VALUES),
+    "values_windows": _story(pw.sliding_windows(10, 4, keep_empty=True), pw.slack(4), agg=VALUES),
 }
 
 

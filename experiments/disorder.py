@@ -1,0 +1,165 @@
+"""Latency against accuracy under disorder: punctuation from the source, generous slack, consistent slack.
+
+Two kinds of disorder. Bounded: each row is delayed by up to 30 seconds; windows of 60 seconds every 10, an average.
+Block-sorted: a router dumps what it has cached, each minute, in no order; windows of 10 seconds, a count. The source
+that punctuates knows what it has sent. `python experiments/disorder.py [FOLDER]` prints both tables, and draws both
+pictures into the folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.progress import track
+
+import panewise as pw
+from panewise.local.stream import LocalStream
+
+LENGTH, BOUND, BLOCK = 1_200, 30.0, 60.0
+"""Seconds of stream; the longest delay; how often the router dumps its cache."""
+RATE = 40
+STEP = 1.0
+"""Seconds of arrival in a micro-batch."""
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """Rows in the order of arrival: when each came, when it happened, its value; and what the source then knows."""
+
+    came: np.ndarray
+    at: np.ndarray
+    value: np.ndarray
+
+    def steps(self) -> Iterator[tuple[float, pa.Table]]:
+        """Micro-batches: the clock at their ends, and rows; a mark says that nothing up to its `t` will follow."""
+        left = np.minimum.accumulate(self.at[::-1])[::-1]
+        """The least of what is still to come, as of each row."""
+        edges = np.searchsorted(self.came, np.arange(STEP, self.came[-1] + STEP, STEP))
+        first = 0
+        for number, last in enumerate(edges, 1):
+            if last > first:
+                done = np.nextafter(left[last], -np.inf) if last < len(left) else self.at.max()
+                yield (
+                    number * STEP,
+                    pa.table(
+                        {
+                            "t": np.append(self.at[first:last], done),
+                            "v": np.append(self.value[first:last], 0.0),
+                            "mark": np.append(np.zeros(last - first, bool), True),
+                        }
+                    ),
+                )
+                first = last
+
+
+def bounded(rng: np.random.Generator) -> Arrivals:
+    """Delays of up to half a minute, most of them short."""
+    at = np.sort(rng.random(LENGTH * RATE) * LENGTH)
+    came = at + BOUND * rng.beta(1, 4, len(at))
+    value = 50 + 20 * np.sin(at / 40) + rng.normal(0, 5, len(at))
+    order = np.argsort(came, kind="stable")
+    return Arrivals(came[order], at[order], value[order])
+
+
+def blocks(rng: np.random.Generator) -> Arrivals:
+    """All of a minute at its end, within five seconds, in no order."""
+    at = np.sort(rng.random(LENGTH * RATE) * LENGTH)
+    came = (np.floor(at / BLOCK) + 1) * BLOCK + 5 * rng.random(len(at))
+    order = np.argsort(came, kind="stable")
+    return Arrivals(came[order], at[order], np.ones(len(at)))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A point of the picture."""
+
+    method: str
+    slack: float | None
+    latency: float
+    """Seconds from the end of a window to its result, on average."""
+    accuracy: float
+    """Of the result of a window, on average, in percent."""
+    late: int
+
+
+def run(arrivals: Arrivals, plan: pw.Plan, call: str, method: str, slack: float | None) -> Outcome:
+    """Feed it all, and compare with what a batch finds."""
+    how = pw.in_band("mark") if slack is None else pw.slack(slack, late=method)
+    stream = LocalStream(plan.at("t", how), {"x": call})
+    found: dict[int, tuple[float, float]] = {}
+    for clock, rows in arrivals.steps():
+        if slack is not None:
+            rows = rows.filter(pa.compute.invert(rows["mark"]))
+        for row in stream.feed(rows).to_pylist():
+            found[row["segment"]["id"]] = (clock - row["segment"]["end"], row["x"])
+    whole = pw.segments_local(plan.at("t"), pa.table({"t": arrivals.at, "v": arrivals.value}), {"x": call})
+    # windows that the end of the stream would close tell nothing of disorder
+    known = {row["segment"]["id"]: row["x"] for row in whole.to_pylist() if row["segment"]["end"] < LENGTH - 4 * BLOCK}
+    right = [max(0.0, 1 - abs(found[w][1] - x) / abs(x)) if w in found else 0.0 for w, x in known.items()]
+    waits = [found[w][0] for w in known if w in found]
+    return Outcome(method, slack, float(np.mean(waits)), 100 * float(np.mean(right)), stream.counts["late"])
+
+
+def outcomes(arrivals: Arrivals, plan: pw.Plan, call: str, slacks: list[float]) -> list[Outcome]:
+    """One point for punctuation, one for each slack and kind of it."""
+    cases = [("punctuation", None)] + [(late, slack) for late in ("generous", "consistent") for slack in slacks]
+    shown = track(cases, call, console=Console(stderr=True), transient=True)
+    return [run(arrivals, plan, call, method, slack) for method, slack in shown]
+
+
+def told(title: str, found: list[Outcome]) -> None:
+    """As a table."""
+    print(f"{title}\n\n| | slack, s | latency, s | accuracy, % | late rows |\n|---|---:|---:|---:|---:|")
+    for each in found:
+        slack = "" if each.slack is None else f"{each.slack:g}"
+        print(f"| {each.method} | {slack} | {each.latency:.1f} | {each.accuracy:.2f} | {each.late:,} |")
+    print()
+
+
+def draw(path: Path, title: str, found: list[Outcome]) -> None:
+    """Latency against accuracy."""
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for method, mark in (("generous", "o"), ("consistent", "s")):
+        some = [each for each in found if each.method == method]
+        axes.plot([e.latency for e in some], [e.accuracy for e in some], marker=mark, label=f"{method} slack")
+    for each in found:
+        if each.method == "generous":
+            axes.annotate(f"{each.slack:g} s", (each.latency, each.accuracy), (4, -10), textcoords="offset points")
+        elif each.slack is None:
+            axes.plot(each.latency, each.accuracy, "*", markersize=14, color="black", label="punctuation of the source")
+    axes.set(xlabel="latency, s", ylabel="accuracy, %", title=title)
+    axes.legend(loc="lower right")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def main() -> int:
+    """Both kinds of disorder."""
+    kinds = {
+        "bounded": (bounded, pw.sliding_windows(60, 10), "avg(v)", [0, 2, 5, 10, 20, 30]),
+        "blocks": (blocks, pw.tumbling_windows(10), "count(*)", [0, 20, 40, 50, 60, 70, 90, 120]),
+    }
+    titles = {
+        "bounded": "Bounded disorder: average over 60 s, every 10 s",
+        "blocks": "Block-sorted disorder: count of every 10 s, dumped each minute",
+    }
+    for name, (made, plan, call, slacks) in kinds.items():
+        found = outcomes(made(np.random.default_rng(3)), plan, call, [float(slack) for slack in slacks])
+        told(titles[name], found)
+        if len(sys.argv) > 1:
+            draw(Path(sys.argv[1]) / f"disorder-{name}.png", titles[name], found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
