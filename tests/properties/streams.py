@@ -30,9 +30,17 @@ AGG = {
     "whole": "sum(i)",
     "least": "min(i)",
     "variance": "variance(x)",
-    "middle": "median(x)",
 }
 CALLS = aggregates(AGG)
+VALUES = {
+    "kinds": "count(distinct i)",
+    "about": "approx_count_distinct(x)",
+    "middle": "median(x)",
+    "upper": "percentile(i, 0.8)",
+    "near": "approx_percentile(x, 0.3)",
+    "span": "conformance.schemes:Span(x)",
+}
+"""Aggregates that keep values: they take several times as long, so they have properties of their own."""
 
 
 def with_inputs(row: Row, x: float | None, i: int | None) -> Row:
@@ -238,7 +246,8 @@ def batch(rows: Rows[Row], key: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns)
 
 
-def layout(plan: PlanSpec, real: bool, agg: tuple[tuple[str, Aggregate], ...] = CALLS) -> Layout:
+def layout(plan: PlanSpec, real: bool, given: tuple[tuple[str, Aggregate], ...] | None = None) -> Layout:
+    agg = CALLS if given is None else given
     keyed = PlanSpec(plan.scheme, ("k",), plan.time, plan.tie_break, plan.ties)
     types = {"x": pa.float64(), "i": pa.int64()}
     inputs = tuple(None if call.argument is None else types[call.argument] for _, call in agg)

@@ -17,16 +17,9 @@ from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.fill import Tallies
 from panewise.spec.aggregates import aggregates
 from properties.fills import fewer, pieces_of
-from properties.streams import AGG, optional
+from properties.streams import AGG, VALUES, optional
 
-MORE = {
-    "kinds": "count(distinct i)",
-    "about": "approx_count_distinct(x)",
-    "upper": "percentile(i, 0.8)",
-    "near": "approx_percentile(x, 0.3)",
-    "span": "conformance.schemes:Span(x)",
-}
-CALLS = aggregates({**AGG, **MORE})
+CALLS = aggregates({**AGG, **VALUES})
 
 
 @fewer
