@@ -79,7 +79,7 @@ class LocalFill:
             check_windows(plan, live=True)
             self._framing = apply_local(plan, (), framing, self._emit)
         self._schema: pa.Schema = framing.schema if self._framing is None else self._framing.layout.emitter.schema
-        first, layout = apply_filling(filling, self._calls, rows, self._schema, plan.keys, with_rows=True)
+        first, layout = self._applied(rows)
         layout_of_framing = None if self._framing is None else self._framing.layout
         self._layout: FillLayout = layout
         self._elements = self._tagged(first)[:0]
@@ -98,10 +98,15 @@ class LocalFill:
         applied = apply_local(self._plan, (), table, self._emit)
         return tagged(self._plan, applied.rows, applied.promises, self._shards, table)
 
+    def _applied(self, table: Table) -> tuple[pa.Table, FillLayout]:
+        return apply_filling(
+            self._filling, self._calls, table, self._schema, self._plan.keys, with_rows=True, others=True
+        )
+
     def _tagged(self, rows: pa.Table) -> pa.Table:
-        promises = rows.column("promise").combine_chunks() if "promise" in rows.column_names else None
-        plain = rows.drop_columns(["promise"]) if promises is not None else rows
-        return tagged(self._filling, plain, promises, self._shards, None)
+        marks = {name: rows.column(name).combine_chunks() for name in ("promise", "other") if name in rows.column_names}
+        plain = rows.drop_columns(list(marks))
+        return tagged(self._filling, plain, marks.get("promise"), self._shards, None, marks.get("other"))
 
     def _hold(self, segments: pa.Table) -> None:
         from panewise.kernel.bundle import dump
@@ -137,9 +142,7 @@ class LocalFill:
             raise InputError("`framing`: the segments were given at the start. Leave it out.")
         elements = self._elements
         if filling is not None:
-            applied, layout = apply_filling(
-                self._filling, self._calls, filling, self._schema, self._plan.keys, with_rows=True
-            )
+            applied, layout = self._applied(filling)
             if layout != self._layout:
                 raise InputError("`filling` has other types than the rows before. Cast its columns, or start anew.")
             elements = self._tagged(applied)
