@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.matching import UID, Merger, Taker, chunks, matched, pages, reaching
-from panewise.kernel.progress import aligned, check_same_kind
+from panewise.kernel.progress import aligned, check_same_kind, promised
 from panewise.kernel.punctuate import heeds_rows, source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
@@ -126,6 +126,7 @@ def apply_filling(
         kept = _both(fits, pc.fill_null(condition_of("where", given.where, source.rows), False))
     if marked is not None:
         columns["promise"] = promise = pc.fill_null(condition_of("condition", marked, source.rows), False)
+        columns["at"] = pc.if_else(promise, promised(at, kind), columns["at"])
         kept = None if kept is None else pc.or_(kept, _both(promise, fits) if per_key(given) else promise)
     if present and at.null_count:
         kept = _both(kept, at.is_valid())

@@ -14,8 +14,10 @@ from panewise.kernel.fill import FillLayout
 from panewise.kernel.filler import FILL_COUNTS
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.pack import Packer
+from panewise.kernel.progress import promised
 from panewise.local.fill import apply_filling
 from panewise.local.runner import Applied, apply_local
+from panewise.local.source import read_columns
 from panewise.local.stream import needs_punctuation, tagged, with_control
 from panewise.spec.aggregates import Aggregate, aggregates
 from panewise.spec.emit import emit as checked_emit
@@ -82,6 +84,9 @@ class LocalFill:
         first, layout = self._applied(rows)
         layout_of_framing = None if self._framing is None else self._framing.layout
         self._layout: FillLayout = layout
+        at = read_columns(rows, (filling.time,), ()).at(filling.time)
+        # whether segments are bounded by days, and rows are not
+        self._timed = layout.progress.unit == "days" and pa.types.is_timestamp(at.type)
         self._elements = self._tagged(first)[:0]
         self._of_framing = None if self._framing is None else self._framed(framing)[:0]
         self._spec = FillSpec(layout_of_framing, (layout,), plan.keys, shards, self._whole)
@@ -146,10 +151,17 @@ class LocalFill:
             if layout != self._layout:
                 raise InputError("`filling` has other types than the rows before. Cast its columns, or start anew.")
             elements = self._tagged(applied)
-        told = with_control(elements, until if filling_until is None else filling_until, clock, final)
+        told = with_control(elements, self._promised(until if filling_until is None else filling_until), clock, final)
         for owner, page in Packer(self._layout, self._shards, side=0).run(told.to_batches()):
             pages[owner].append(page)
         return self._run(pages)
+
+    def _promised(self, until: Any) -> Any:
+        """A promise about the rows that fill, as their segments are bounded."""
+        if until is None or not self._timed:
+            return until
+        at = datetime(until.year, until.month, until.day) if not isinstance(until, datetime) else until
+        return promised(pa.array([at]), pa.date32())[0].as_py()
 
     def _run(self, pages: list[list[bytes]]) -> pa.Table:
         found = []

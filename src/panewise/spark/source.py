@@ -33,7 +33,7 @@ from panewise.spec.punctuate import InBand, Ordered, per_key
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "shard_of"]
+__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "promised", "shard_of"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _REALS = (T.FloatType, T.DoubleType)
@@ -318,6 +318,15 @@ class AppliedFilling:
 
     df: DataFrame
     layout: FillLayout
+    promised: T.DataType
+    """What is promised of its rows: a time, where segments are bounded by days and rows are not; else as `at` is."""
+
+
+def promised(until: Column, kind: T.DataType, at: T.DataType) -> Column:
+    """A promise as `at` has it: up to a time, of days those that are over just after it."""
+    if kind == at:
+        return until
+    return F.date_sub((until + F.expr("INTERVAL '0.000001' SECOND")).cast(at), 1)
 
 
 def apply_filling(
@@ -347,6 +356,11 @@ def apply_filling(
             # a number that the segments' type can't hold is none of theirs
             ours = ours & (column.isNull() | columns[f"k{i}"].isNotNull())
     columns["at"] = source.at if source.at_type == bound else source.at.cast(bound)
+    timed = isinstance(bound, T.DateType) and not isinstance(source.at_type, T.DateType)
+    kind = source.at_type if timed else bound
+    promises = source.promises(filling)
+    if promises is not None and timed:
+        columns["at"] = F.when(promises, promised(source.at, kind, bound)).otherwise(columns["at"])
     inputs = [source.input(name, call) for name, call in calls]
     for read, (argument, _) in zip(input_columns(calls), inputs, strict=True):
         if read is not None and argument is not None:
@@ -357,7 +371,6 @@ def apply_filling(
     fits = ours
     if filling.where is not None:
         fits = ours & F.coalesce(source.condition("where", filling.where), F.lit(False))
-    promises = source.promises(filling)
     owners = [columns[f"k{i}"] for i in range(len(keys))]
     if stream:
         columns |= _dealt(source, filling, promises, owners, dealt)
@@ -374,4 +387,4 @@ def apply_filling(
             columns["row"] = source.whole()
         kept = (fits if promises is None else ~promises & fits) & source.at.isNotNull()
     rows = source.df.filter(kept).select(*(column.alias(name) for name, column in columns.items()))
-    return AppliedFilling(rows, layout)
+    return AppliedFilling(rows, layout, kind)
