@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.duration import AmountLike
+from panewise.spec.emit import FINAL
+from panewise.spec.emit import emit as checked_emit
 from panewise.spec.explain_fill import Explained, explain_fill
 from panewise.spec.fill import Filling, FillOptions, check_parts, check_windows, fuses
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
-from panewise.spec.punctuate import Punctuation
+from panewise.spec.punctuate import InBand, Punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,8 +83,16 @@ class Fill:
         self._plan, self._find, self._framing, self._options = plan, find, framing, options
         self._sources = {name: _checked(plan, name, source) for name, source in sources.items()}
         self._stored = is_segments(framing)
+        sent = checked_emit(options.emit, options.fragment_every)
         if not self._stored:
             check_windows(plan, live=False)
+        elif sent != FINAL:
+            raise SpecError(
+                f'`emit` ("{sent.mode}") says what is sent of segments while they are drawn, and `framing_source` '
+                "holds segments found before. Leave it out, or give the rows that they were found in."
+            )
+        for name, side in self._sources.items():
+            self._check_promise(name, side)
         parts = "part" in framing.columns and "part" not in plan.keys
         if options.emit == "fragments" or (self._stored and parts):
             for side in self._sources.values():
@@ -91,6 +101,21 @@ class Fill:
             for name, value in options.of_streams.items():
                 if value is not None:
                     raise InputError(f"`{name}` is for a stream, and neither side is one. Leave it out.")
+
+    def _check_promise(self, name: str, side: _Side) -> None:
+        """Refuse to be told how far a table has come; in_band says besides which of its rows are no data."""
+        given = side.filling.punctuation
+        if given is None or side.df.isStreaming or isinstance(given, InBand) or self._as_planned(side):
+            return
+        raise SpecError(
+            f"`punctuation` ({given}){f' of the source {name!r}' if name else ''} says how far a stream has come, and "
+            "the rows that fill are a table: all of it is there. Leave it out, or read them with spark.readStream."
+        )
+
+    def _as_planned(self, side: _Side) -> bool:
+        """Whether a source is the rows that draw segments, and is promised what the plan promises of them."""
+        own = side.df is self._framing and not self._stored
+        return own and side.filling.punctuation in (None, self._plan.punctuation)
 
     def agg(self, calls: Mapping[str, Any] | None = None, /, **named: Any) -> DataFrame:
         """Each segment with aggregates over its rows: `agg(n="count(*)")`.
@@ -257,6 +282,11 @@ class Fill:
             side = self._sources[name]
             given = side.filling
             if side.df is self._framing and not self._stored and fuses(self._plan, given, calls):
+                if not self._as_planned(side):
+                    raise SpecError(
+                        f"`punctuation` ({given.punctuation}): these rows draw the segments and are added up on the "
+                        "way, and the plan says how far they have come. Leave it out, or give it to `at` of the plan."
+                    )
                 fused |= {result: call.where(given.where) for result, call in calls}
                 if given.where is not None:
                     fused[f"{_COUNT} of {name}"] = Aggregate("count", None).where(given.where)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from conformance.fills import FillStory, Spark, Told, fill_stories, local, local_stored, local_stream
+from conformance.fills import FillStory, Told, fill_stories, local, local_stored, local_stream
+from conformance.fills_on_spark import Spark
 from conformance.transcripts import differences
 from panewise.errors import PanewiseError
 from spark.tables import settings
@@ -26,6 +27,8 @@ ON_SPARK = (
 _QUICK = (
     "segments without rows are kept where that is wanted",
     "fragments are filled one by one, and let rows go early",
+    "of its own rows some may count",
+    "a segment waits for the slowest of its sources",
 )
 """On Spark a stream takes seconds; as all is told in one process, and by a batch, a choice of them will do.
 
@@ -33,11 +36,19 @@ So it will for files that are scanned, whose reading has tests of its own.
 """
 
 
+def _executors(story: FillStory) -> list[str]:
+    """Who can tell a story: in one process there is no fill from several sources."""
+    if story.several:
+        return ["batch", "stored", "streams", "stored_and_stream"] if story.steps is None else ["streams"]
+    if story.same:
+        return ["local", "batch", "streams"] if story.steps is None else ["streams"]
+    return [*LOCAL, *ON_SPARK] if story.steps is None else ["local_stream", "streams"]
+
+
 def _cases() -> list[Any]:
     cases = []
     for story in STORIES:
-        executors = [*LOCAL, *ON_SPARK] if story.steps is None else ["local_stream", "streams"]
-        for executor in executors:
+        for executor in _executors(story):
             quick = executor in (*LOCAL, "batch") or story.name in _QUICK or story.error is not None
             marks = [] if quick else [pytest.mark.slow]
             cases.append(pytest.param(story, executor, marks=marks, id=f"{story.name} - {executor}"))

@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent.parent / "transcripts"
 
 ARROW = {
     "int": pa.int64(),
+    "short": pa.int16(),
     "double": pa.float64(),
     "bool": pa.bool_(),
     "string": pa.string(),

@@ -142,6 +142,31 @@ def test_what_is_refused(spark: SparkSession, reports: DataFrame, messages: Data
     assert said.startswith("`punctuation` (None) of `filling_source`")
 
 
+def test_what_would_mean_nothing_is_refused(spark: SparkSession, reports: DataFrame, messages: DataFrame) -> None:
+    known, soon = LOSS.segments(reports), pw.slack("10 seconds")
+    said = refused(lambda: LOSS.fill(known, messages, **AROUND, emit="nonsense"))
+    assert said.startswith("`emit` ('nonsense')")
+    said = refused(lambda: LOSS.fill(known, messages, **AROUND, emit="fragments", fragment_every="1 minute"))
+    assert said.startswith('`emit` ("fragments") says what is sent of segments while they are drawn')
+    said = refused(lambda: LOSS.fill(known, messages, **AROUND, fragment_every="1 minute"))
+    assert said.startswith("`fragment_every` (1 minute) says how often parts are sent")
+    said = refused(lambda: LOSS.fill(reports, messages, **AROUND, punctuation=soon))
+    assert said.startswith(f"`punctuation` ({soon}) says how far a stream has come, and the rows that fill are a table")
+    sources = {"bgp": pw.filling(messages, "ts", by="host", punctuation=soon)}
+    said = refused(lambda: LOSS.fill(reports, sources))
+    assert said.startswith(f"`punctuation` ({soon}) of the source 'bgp' says how far")
+    live = spark.readStream.format("rate").load()
+    plan = pw.threshold_frames("value > 1").at("timestamp", pw.slack("1 minute"))
+    said = refused(lambda: plan.fill(live, live, punctuation=soon).agg(n="count(*)"))
+    assert said.startswith(f"`punctuation` ({soon}): these rows draw the segments and are added up on the way")
+    # what is said twice is not ignored, and which rows are no data can be said of a table too
+    assert plan.fill(live, live, punctuation=plan.punctuation).agg(n="count(*)").isStreaming
+    heartbeats = {**AROUND, "punctuation": pw.in_band("kind = 'withdraw'")}
+    counted = LOSS.fill(reports, messages, **heartbeats).agg(n="count(*)")
+    wanted = LOSS.fill(reports, messages, **AROUND, where="kind <> 'withdraw'").agg(n="count(*)")
+    assert rows(counted.toArrow()) == rows(wanted.toArrow())
+
+
 def test_rows_of_its_own_are_enough(reports: DataFrame) -> None:
     sources = {"own": pw.filling(reports), "busy": pw.filling(reports, where="total_pkts > 10000000")}
     found = LOSS.fill(reports, sources).agg(own={"top": "max(drop_pct)"}, busy={"n": "count(*)"})

@@ -17,14 +17,15 @@ from panewise.kernel.bundle import dump
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array
-from panewise.kernel.punctuate import Seen, source_columns
+from panewise.kernel.punctuate import Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout
 from panewise.spec.punctuate import Passed
 
-__all__ = ["FINAL", "PAGE_ROWS", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
+__all__ = ["FINAL", "OTHER", "PAGE_ROWS", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
 
-ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK = range(5)
-"""Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock."""
+ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER = range(6)
+"""Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock; a row
+that is not wanted, and only says how far its source has come."""
 
 PAGE_ROWS = 1 << 19
 """How many rows are gathered before they are dealt: fewer make small pages, more take memory."""
@@ -73,6 +74,8 @@ class Packer:
             if len(named):
                 about = elements.take(pa.array(named)).select(["shard", *self._keys, "at"])
                 yield from self._pages(about, "promises")
+            if (kinds == OTHER).any():
+                yield from self._passed(elements.filter(pa.array(kinds == OTHER)).combine_chunks())
             elements = elements.filter(pa.array(kinds == ROW))
         if len(elements):
             yield from self._pages(self._noted(elements.combine_chunks()), "rows")
@@ -87,6 +90,15 @@ class Packer:
         if (kinds == TICK).any():
             ticks = elements.column("clock").filter(pa.array(kinds == TICK)).drop_null()
             self._seen.clock = max([self._seen.clock, *ticks.to_pylist()])
+
+    def _passed(self, others: pa.Table) -> Iterator[tuple[int, bytes]]:
+        """Take note of how far rows have come that are not wanted; where keys are in order, they promise for theirs."""
+        self._noted(others)
+        known = others.filter(pc.is_valid(others.column("at"))).select(["shard", *self._keys, "at"])
+        if is_per_key(self._layout.plan) and len(known):
+            before = self._progress.below(self._progress.numbers(known.column("at").combine_chunks()))
+            about = known.drop_columns(["at"]).append_column("at", self._progress.bounds(before))
+            yield from self._pages(about, "promises")
 
     def _noted(self, rows: pa.Table) -> pa.Table:
         """The rows, with note taken of how far they have come."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,13 @@ from panewise.kernel.page import Array
 from panewise.spec.check import MAX_WHOLE
 from panewise.spec.duration import Amount, Duration
 
-__all__ = ["Progress", "aligned", "check_amounts", "check_at", "check_same_kind", "progress_of"]
+__all__ = [
+    "Progress", "aligned", "check_amounts", "check_at", "check_same_kind", "day_over", "progress_of", "promised",
+]  # fmt: skip
 
 _DAY = 86_400_000_000
+_INSTANT = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -181,6 +186,24 @@ def aligned(at: pa.Array, segments: pa.DataType) -> pa.Array:
     kind = progress_of("at", segments).type
     # an integer of more than 53 bits becomes the nearest number, as on Spark
     return at.cast(kind, safe=not pa.types.is_floating(kind))
+
+
+def promised(at: pa.Array, segments: pa.DataType) -> pa.Array:
+    """Promises about rows as segments have them: up to a time, of days those that are over just after it."""
+    if pa.types.is_timestamp(at.type) and pa.types.is_date(segments):
+        today = aligned(pc.add(at.cast(pa.timestamp("us", at.type.tz)), pa.scalar(_INSTANT)), segments)
+        return pc.subtract(today.cast(pa.int32()), pa.scalar(1, pa.int32())).cast(pa.date32())
+    return aligned(at, segments)
+
+
+def day_over(micros: int, zone: tzinfo) -> int:
+    """The last day that is over just after an instant, by the clocks of a zone.
+
+    >>> [day_over(86_400_000_000 - left, UTC) for left in (2, 1, 0)]
+    [-1, 0, 0]
+    """
+    today = (_EPOCH + timedelta(microseconds=micros) + _INSTANT).astimezone(zone).date()
+    return (today - _EPOCH.date()).days - 1
 
 
 def check_amounts(amounts: Iterable[tuple[str, Amount]], progress: Progress) -> None:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
-from panewise.spec.punctuate import Ordered, OrderedPer, Passed, Scheduled, SlackRows, SlackTime
+from panewise.spec.punctuate import External, InBand, Ordered, OrderedPer, Passed, Scheduled, SlackRows, SlackTime
 
-__all__ = ["ENDED", "SHARD", "Punctuator", "Seen", "is_per_key", "source_columns"]
+__all__ = ["ENDED", "SHARD", "Punctuator", "Seen", "heeds_rows", "is_per_key", "source_columns"]
 
 SHARD, ENDED = "panewise shard", "panewise ended"
 """Columns of progress that a plan passes on: where it comes from, and whether nothing more does."""
@@ -36,6 +36,11 @@ def is_per_key(plan: Ordered) -> bool:
     """Whether each key is a source in order by itself, so that its own rows say how far it has come."""
     given = plan.punctuation
     return isinstance(given, OrderedPer) and set(given.sources) == set(plan.keys)
+
+
+def heeds_rows(plan: Ordered) -> bool:
+    """Whether rows say how far their stream has come; else only punctuations do."""
+    return not isinstance(plan.punctuation, (InBand, External))
 
 
 def source_columns(plan: Ordered) -> tuple[str, ...]:

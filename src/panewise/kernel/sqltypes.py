@@ -15,7 +15,17 @@ from panewise.errors import DataError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import in_one, numbers
 
-__all__ = ["Unsupported", "cast", "decimal_shape", "is_number", "is_tidy", "spark_array", "wider", "without_nan"]
+__all__ = [
+    "Unsupported",
+    "cast",
+    "decimal_shape",
+    "is_number",
+    "is_tidy",
+    "spark_array",
+    "wider",
+    "without_nan",
+    "zone_of",
+]
 
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 20}
 _UNSIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64()}
@@ -245,11 +255,11 @@ def _read_time(text: str, session_zone: str | None) -> int | None:
         return None
     year, month, day, hour, minute, second = (int(p or 0) for p in parts.groups()[:6])
     micros = int((parts.group(7) or "").ljust(6, "0")[:6])
-    zone = UTC if session_zone is None else _zone(session_zone)
+    zone = UTC if session_zone is None else zone_of(session_zone)
     if parts.group(8) is not None:
         if session_zone is None:
             raise Unsupported(f"the time {text!r}: it has a zone, and the table's times have none")
-        zone = _zone(parts.group(8))
+        zone = zone_of(parts.group(8))
     try:
         moment = datetime(year, month, day, hour, minute, second, micros, zone)
     except ValueError:
@@ -257,7 +267,8 @@ def _read_time(text: str, session_zone: str | None) -> int | None:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _zone(name: str) -> Any:
+def zone_of(name: str) -> Any:
+    """A time zone by its name, or by how far it is from UTC."""
     offset = _OFFSET.fullmatch(name)
     if offset is not None:
         sign = -1 if offset.group(1) == "-" else 1

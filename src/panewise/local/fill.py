@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.matching import UID, Merger, Taker, chunks, matched, pages, reaching
-from panewise.kernel.progress import aligned, check_same_kind
-from panewise.kernel.punctuate import source_columns
+from panewise.kernel.progress import aligned, check_same_kind, promised
+from panewise.kernel.punctuate import heeds_rows, source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
 from panewise.spec.aggregates import Aggregate, Aggregates, aggregates, input_columns
@@ -89,10 +89,12 @@ def apply_filling(
     keys: tuple[str, ...],
     with_rows: bool,
     present: bool = False,
+    others: bool = False,
 ) -> tuple[pa.Table, FillLayout]:
     """Check a filling against a table, and evaluate what the fill needs: k0.., at, row, s0.., promise, a0...
 
-    Rows that do not count are left out first, and those without an `at`, if only `present` ones are wanted.
+    Rows that do not count are left out first, and those without an `at`, if only `present` ones are wanted. If `others`
+    are wanted, those that say how far a stream has come are marked (`other`) instead.
     """
     schema = segments.schema if isinstance(segments, pa.Table) else segments
     texts = [call.argument for _, call in calls if call.argument is not None]
@@ -123,16 +125,21 @@ def apply_filling(
         kept = _both(fits, pc.fill_null(condition_of("where", given.where, source.rows), False))
     if marked is not None:
         columns["promise"] = promise = pc.fill_null(condition_of("condition", marked, source.rows), False)
+        columns["at"] = pc.if_else(promise, promised(at, kind), columns["at"])
         kept = None if kept is None else pc.or_(kept, _both(promise, fits) if per_key(given) else promise)
     if present and at.null_count:
         kept = _both(kept, at.is_valid())
     rows, whole = pa.table(columns), source.rows
+    left: pa.Table | None = None
     if kept is not None and kept.true_count < len(rows):
+        if others and heeds_rows(given):
+            left = rows.filter(_both(_both(pc.invert(kept), at.is_valid()), fits if per_key(given) else None))
         rows, whole = rows.filter(kept), whole.filter(kept)
     inputs = inputs_of(calls, whole)
     named = {read: column for read, column in zip(input_columns(calls), inputs, strict=True) if read is not None}
     for read, column in named.items():
         rows = rows.append_column(read, column)
+    rows = _with_others(rows, left) if others else rows
     layout = FillLayout(
         given,
         calls,
@@ -142,6 +149,13 @@ def apply_filling(
         "part" in schema.names and "part" not in keys,
     )
     return rows, layout
+
+
+def _with_others(rows: pa.Table, left: pa.Table | None) -> pa.Table:
+    """Rows, and those that were left out, of which nothing is read."""
+    both = [(rows, False), *(() if left is None else ((left, True),))]
+    marked = [some.append_column("other", pa.array(np.full(len(some), mark))) for some, mark in both]
+    return pa.concat_tables(marked, promote_options="default")
 
 
 def _both(a: pa.Array | None, b: pa.Array | None) -> pa.Array | None:

@@ -13,8 +13,10 @@ from panewise.kernel.fill import FillLayout
 from panewise.kernel.filler import FILL_COUNTS
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.pack import Packer
+from panewise.kernel.progress import promised
 from panewise.local.fill import apply_filling
 from panewise.local.runner import Applied, apply_local
+from panewise.local.source import read_columns
 from panewise.local.stream import needs_punctuation, tagged, with_control
 from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
 from panewise.spec.emit import emit as checked_emit
@@ -78,9 +80,12 @@ class LocalFill:
             check_windows(plan, live=True)
             self._framing = apply_local(plan, (), framing, self._emit)
         self._schema: pa.Schema = framing.schema if self._framing is None else self._framing.layout.emitter.schema
-        first, layout = apply_filling(filling, self._calls, rows, self._schema, plan.keys, with_rows=True)
+        first, layout = self._applied(rows)
         layout_of_framing = None if self._framing is None else self._framing.layout
         self._layout: FillLayout = layout
+        at = read_columns(rows, (filling.time,), ()).at(filling.time)
+        # whether segments are bounded by days, and rows are not
+        self._timed = layout.progress.unit == "days" and pa.types.is_timestamp(at.type)
         self._elements = self._tagged(first)[:0]
         self._of_framing = None if self._framing is None else self._framed(framing)[:0]
         self._spec = FillSpec(layout_of_framing, (layout,), plan.keys, shards, self._whole)
@@ -97,10 +102,15 @@ class LocalFill:
         applied = apply_local(self._plan, (), table, self._emit)
         return tagged(self._plan, applied.rows, applied.promises, self._shards, table)
 
+    def _applied(self, table: Table) -> tuple[pa.Table, FillLayout]:
+        return apply_filling(
+            self._filling, self._calls, table, self._schema, self._plan.keys, with_rows=True, others=True
+        )
+
     def _tagged(self, rows: pa.Table) -> pa.Table:
-        promises = rows.column("promise").combine_chunks() if "promise" in rows.column_names else None
-        plain = rows.drop_columns(["promise"]) if promises is not None else rows
-        return tagged(self._filling, plain, promises, self._shards, None)
+        marks = {name: rows.column(name).combine_chunks() for name in ("promise", "other") if name in rows.column_names}
+        plain = rows.drop_columns(list(marks))
+        return tagged(self._filling, plain, marks.get("promise"), self._shards, None, marks.get("other"))
 
     def _hold(self, segments: pa.Table) -> None:
         from panewise.kernel.bundle import dump
@@ -136,16 +146,21 @@ class LocalFill:
             raise InputError("`framing`: the segments were given at the start. Leave it out.")
         elements = self._elements
         if filling is not None:
-            applied, layout = apply_filling(
-                self._filling, self._calls, filling, self._schema, self._plan.keys, with_rows=True
-            )
+            applied, layout = self._applied(filling)
             if layout != self._layout:
                 raise InputError("`filling` has other types than the rows before. Cast its columns, or start anew.")
             elements = self._tagged(applied)
-        told = with_control(elements, until if filling_until is None else filling_until, clock, final)
+        told = with_control(elements, self._promised(until if filling_until is None else filling_until), clock, final)
         for owner, page in Packer(self._layout, self._shards, side=0).run(told.to_batches()):
             pages[owner].append(page)
         return self._run(pages)
+
+    def _promised(self, until: Any) -> Any:
+        """A promise about the rows that fill, as their segments are bounded."""
+        if until is None or not self._timed:
+            return until
+        at = datetime(until.year, until.month, until.day) if not isinstance(until, datetime) else until
+        return promised(pa.array([at]), pa.date32())[0].as_py()
 
     def _run(self, pages: list[list[bytes]]) -> pa.Table:
         found = []

@@ -13,7 +13,7 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
-from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
+from panewise.kernel.pack import FINAL, OTHER, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
 from panewise.kernel.sequence import Layout
 from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import Applied, apply_local
@@ -168,11 +168,15 @@ def with_control(elements: pa.Table, until: Any, clock: Any, final: bool) -> pa.
     return pa.concat_tables([elements, pa.Table.from_arrays(more, schema=elements.schema)])
 
 
-def tagged(plan: Ordered, rows: pa.Table, promises: pa.Array | None, shards: int, table: Any) -> pa.Table:
+def tagged(
+    plan: Ordered, rows: pa.Table, promises: pa.Array | None, shards: int, table: Any, others: pa.Array | None = None
+) -> pa.Table:
     """Rows with their kinds and shards, and beside them the rows as they were."""
     kinds = np.full(len(rows), ROW, np.int8)
     if promises is not None:
         kinds[np.asarray(promises)] = PROMISE_OF_KEY if per_key(plan) else PROMISE
+    if others is not None:
+        kinds[np.asarray(others)] = OTHER
     keys = [rows.column(f"k{i}").combine_chunks() for i in range(len(plan.keys))]
     found, firsts = codes(keys, len(rows))
     named = zip(*(key.take(pa.array(firsts)).to_pylist() for key in keys), strict=True)

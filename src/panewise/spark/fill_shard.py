@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from panewise.kernel.bundle import dump
 from panewise.kernel.fillshard import FillShard, FillSpec
+from panewise.kernel.progress import day_over
+from panewise.kernel.sqltypes import zone_of
 from panewise.spark.shard import reached_by, reported
 
 if TYPE_CHECKING:
@@ -42,8 +45,12 @@ class _MapStore(MutableMapping[str, bytes]):
 class FillProcessor(StatefulProcessor):
     """Adapts `FillShard` to Spark's stateful stage."""
 
-    def __init__(self, spec: FillSpec, watermarks: tuple[bool, ...], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, spec: FillSpec, watermarks: tuple[bool, ...], zones: tuple[str | None, ...], names: tuple[str, ...]
+    ) -> None:
         self._spec, self._watermarks, self._names = spec, watermarks, names
+        # by which clocks the watermark of each source is told as a day
+        self._zones = (None, *zones)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
@@ -73,12 +80,19 @@ class FillProcessor(StatefulProcessor):
         stored = self._state.get()
         return FillShard(self._spec, self._store, None if stored is None else bytes(stored[0]))
 
+    def _reached(self, timers: Any) -> list[Any]:
+        """How far the watermark of each input has come, as its segments are bounded."""
+        reached = reached_by(self._handle, timers) if any(self._watermarks) else None
+        if reached is None:
+            return [None] * len(self._watermarks)
+        told = [reached if zone is None else np.int64(day_over(int(reached), zone_of(zone))) for zone in self._zones]
+        return [until if marked else None for until, marked in zip(told, self._watermarks, strict=True)]
+
     def _run(self, number: int, pages: list[bytes], timers: Any) -> pd.DataFrame:
         import pandas as pd
 
         shard = self._shard()
-        reached = reached_by(self._handle, timers) if any(self._watermarks) else None
-        outcome = shard.batch(pages, [reached if marked else None for marked in self._watermarks])
+        outcome = shard.batch(pages, self._reached(timers))
         state = shard.state()
         self._state.update((state,))
         tables = {}

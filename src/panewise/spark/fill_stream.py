@@ -17,15 +17,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from panewise.errors import SpecError
+from panewise.errors import InputError, SpecError
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.filler import FILL_COUNTS, FILL_TOTALS
 from panewise.kernel.fillshard import EVERY, FillSpec
 from panewise.kernel.matching import gathered_by_shard
 from panewise.kernel.sequence import Layout
+from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
 from panewise.spark.fill_shard import FillProcessor
-from panewise.spark.source import Dealt, apply, apply_filling, named, shard_of
+from panewise.spark.source import AppliedFilling, Dealt, apply, apply_filling, named, shard_of
 from panewise.spark.stream import (
     SUMS,
     check_framing,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = ["aggregated", "matching_rows"]
 
+_ZONE = "spark.sql.session.timeZone"
 Calls = tuple[tuple[str, Aggregate], ...]
 Side = tuple[str, "DataFrame", Filling, Calls]
 
@@ -101,19 +103,25 @@ def _filled(
             rows.append(T.StructField("row", applied.df.schema["row"].dataType))
     else:
         made = T.StructType([T.StructField(f.name, f.dataType) for f in source.schema.fields])
-    layouts: list[FillLayout] = []
+    fills: list[AppliedFilling] = []
     for i, (name, df, filling, calls) in enumerate(sides):
         dealt = Dealt(count, options.late or whole_rows)
         found = apply_filling(filling, calls, df, made, plan.keys, dealt, stream=True)
-        layouts.append(found.layout)
-        pages.append(packed(with_clocks(filling, found.df, df, heard[1 + i], count), found.layout, count, side=i))
+        fills.append(found)
+        elements = with_clocks(filling, found.df, df, heard[1 + i], count, found.promised)
+        pages.append(packed(elements, found.layout, count, side=i))
         if options.late:
             rows.append(T.StructField(name or "filling", found.df.schema["row"].dataType))
-        if options.control is not None and i == 0:
-            told = commands(df.sparkSession, options.control, found.df.schema)
-            pages.append(packed(told, found.layout, count, side=EVERY))
         if whole_rows:
             made = T.StructType([*made.fields, T.StructField("row", found.df.schema["row"].dataType)])
+    if options.control is not None:
+        # what is said of all must hold of times, if some have them
+        said = [each.promised for each in fills]
+        time = next((kind for kind in said if not isinstance(kind, T.DateType)), said[0])
+        told = commands(source.sparkSession, options.control, fills[0].df.schema, time)
+        # where it was in older checkpoints: behind the first source
+        pages.insert(1 + live, packed(told, fills[0].layout, count, side=EVERY))
+    layouts = tuple(each.layout for each in fills)
     if not whole_rows:
         outputs = [pa.field(o.name, o.type) for layout in layouts for o in layout.aggregation.outputs]
         made = T.StructType([*made.fields, *from_arrow_schema(pa.schema(outputs), prefer_timestamp_ntz=True).fields])
@@ -124,11 +132,15 @@ def _filled(
         union = union.unionByName(more)
     # late rows of a source are under its name; None where nobody asked for them
     names = tuple(field.name for field in rows[live:]) if options.late else ()
-    spec = FillSpec(framing, tuple(layouts), plan.keys, count, whole_rows)
+    spec = FillSpec(framing, layouts, plan.keys, count, whole_rows)
     given = [plan.punctuation if live else None, *(side[2].punctuation for side in sides)]
     marks = tuple(isinstance(each, Watermark) for each in given)
+    zones = tuple(
+        _zone(mark, each.layout, each.promised, side[1])
+        for mark, each, side in zip(marks[1:], fills, sides, strict=True)
+    )
     staged = union.groupBy("shard").transformWithStateInPandas(
-        FillProcessor(spec, marks, names),
+        FillProcessor(spec, marks, zones, names),
         "page binary",
         "Append",
         "EventTime" if any(marks) else "None",
@@ -136,6 +148,23 @@ def _filled(
     )
     late = T.StructType([T.StructField("reason", T.StringType()), *rows]) if options.late else None
     return finished(staged, made, late, (*SUMS, *FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS)))
+
+
+def _zone(mark: bool, layout: FillLayout, kind: T.DataType, df: DataFrame) -> str | None:
+    """By which clocks a watermark is told as a day; None where it is not."""
+    if not mark or layout.progress.unit != "days":
+        return None
+    if isinstance(kind, T.TimestampNTZType):
+        return "UTC"
+    name = df.sparkSession.conf.get(_ZONE) or "UTC"
+    try:
+        zone_of(name)
+    except Unsupported:
+        raise InputError(
+            f"`{_ZONE}` ({name}) is a zone that only Spark knows, and watermark() must be told in days. "
+            'Set it to one such as "Europe/Paris" or "+02:00", or use another punctuation.'
+        ) from None
+    return name
 
 
 def _initial(segments: DataFrame, keys: tuple[str, ...], shards: int) -> DataFrame:

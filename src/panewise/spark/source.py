@@ -20,9 +20,9 @@ from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import AS_THEY_ARE, check_input
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
-from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
+from panewise.kernel.pack import OTHER, PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at, check_same_kind
-from panewise.kernel.punctuate import ENDED, SHARD, source_columns
+from panewise.kernel.punctuate import ENDED, SHARD, heeds_rows, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, input_columns
 from panewise.spec.emit import FINAL, Emit
@@ -34,7 +34,7 @@ from panewise.spec.punctuate import InBand, Ordered, Passed, per_key
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "shard_of"]
+__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "promised", "shard_of"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _REALS = (T.FloatType, T.DoubleType)
@@ -323,6 +323,15 @@ class AppliedFilling:
 
     df: DataFrame
     layout: FillLayout
+    promised: T.DataType
+    """What is promised of its rows: a time, where segments are bounded by days and rows are not; else as `at` is."""
+
+
+def promised(until: Column, kind: T.DataType, at: T.DataType) -> Column:
+    """A promise as `at` has it: up to a time, of days those that are over just after it."""
+    if kind == at:
+        return until
+    return F.date_sub((until + F.expr("INTERVAL '0.000001' SECOND")).cast(at), 1)
 
 
 def apply_filling(
@@ -341,7 +350,7 @@ def apply_filling(
     bound = cast(T.StructType, segments["segment"].dataType)["start"].dataType
     check_same_kind(filling.time, _arrow(source.at_type), _arrow(bound))
     columns: dict[str, Column] = {}
-    fits = F.lit(True)
+    ours = F.lit(True)
     for i, (name, key) in enumerate(zip(filling.keys, keys, strict=True)):
         column, found = source.key(name)
         target = segments[key].dataType
@@ -350,8 +359,13 @@ def apply_filling(
         columns[f"k{i}"] = column if found == target else column.try_cast(target)
         if found != target:
             # a number that the segments' type can't hold is none of theirs
-            fits = fits & (column.isNull() | columns[f"k{i}"].isNotNull())
+            ours = ours & (column.isNull() | columns[f"k{i}"].isNotNull())
     columns["at"] = source.at if source.at_type == bound else source.at.cast(bound)
+    timed = isinstance(bound, T.DateType) and not isinstance(source.at_type, T.DateType)
+    kind = source.at_type if timed else bound
+    promises = source.promises(filling)
+    if promises is not None and timed:
+        columns["at"] = F.when(promises, promised(source.at, kind, bound)).otherwise(columns["at"])
     inputs = [source.input(name, call) for name, call in calls]
     for read, (argument, _) in zip(input_columns(calls), inputs, strict=True):
         if read is not None and argument is not None:
@@ -359,17 +373,23 @@ def apply_filling(
     key_types = tuple(_arrow(segments[key].dataType) for key in keys)
     parts = "part" in segments.names and "part" not in keys
     layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs), parts)
+    fits = ours
     if filling.where is not None:
-        fits = fits & F.coalesce(source.condition("where", filling.where), F.lit(False))
-    promises = source.promises(filling)
+        fits = ours & F.coalesce(source.condition("where", filling.where), F.lit(False))
     owners = [columns[f"k{i}"] for i in range(len(keys))]
     if stream:
         columns |= _dealt(source, filling, promises, owners, dealt)
-        kept = fits if promises is None else promises | fits
+        of_keys = ours if per_key(filling) else F.lit(True)
+        kept = fits if promises is None else (promises & of_keys) | fits
+        if heeds_rows(filling):
+            # what does not fit says how far its source has come, and nothing else is read of it
+            columns |= {read: F.when(fits, columns[read]) for read in input_columns(calls) if read is not None}
+            columns["kind"] = F.when(fits, F.lit(ROW)).otherwise(F.lit(OTHER)).cast("tinyint")
+            kept = fits | (source.at.isNotNull() & of_keys)
     else:
         columns["shard"] = shard_of(owners, dealt.shards)
         if dealt.late:
             columns["row"] = source.whole()
         kept = (fits if promises is None else ~promises & fits) & source.at.isNotNull()
     rows = source.df.filter(kept).select(*(column.alias(name) for name, column in columns.items()))
-    return AppliedFilling(rows, layout)
+    return AppliedFilling(rows, layout, kind)

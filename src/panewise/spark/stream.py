@@ -29,7 +29,7 @@ from panewise.spark.batch import result_schema
 from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
-from panewise.spark.source import Dealt, apply, shard_of
+from panewise.spark.source import Dealt, apply, promised, shard_of
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
@@ -317,8 +317,15 @@ def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def with_clocks(plan: Ordered, elements: DataFrame, df: DataFrame, clock: DataFrame | None, shards: int) -> DataFrame:
-    """Elements, and what tells of their progress: another stream's punctuations, a clock."""
+def with_clocks(
+    plan: Ordered,
+    elements: DataFrame,
+    df: DataFrame,
+    clock: DataFrame | None,
+    shards: int,
+    kind: T.DataType | None = None,
+) -> DataFrame:
+    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock."""
     spark, schema = df.sparkSession, elements.schema
     at_type = schema["at"].dataType
     keys = [f"k{i}" for i in range(len(plan.keys))]
@@ -329,7 +336,9 @@ def with_clocks(plan: Ordered, elements: DataFrame, df: DataFrame, clock: DataFr
             raise InputError(
                 f"`at` ({given.time!r}): the punctuation's stream has no such column. Name one of its own."
             )
-        columns = {"kind": F.lit(PROMISE), "at": F.col(_quoted(given.time)).cast(at_type)}
+        said = at_type if kind is None else kind
+        until = promised(F.col(_quoted(given.time)).cast(said), said, at_type)
+        columns = {"kind": F.lit(PROMISE), "at": until}
         if given.per_key:
             named = [F.col(_quoted(name)).cast(schema[key].dataType) for name, key in zip(plan.keys, keys, strict=True)]
             columns |= dict(zip(keys, named, strict=True))
@@ -352,10 +361,12 @@ def ticks(plan: Ordered) -> bool:
     return isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan)
 
 
-def commands(spark: SparkSession, control: str, schema: T.StructType) -> DataFrame:
-    """What is written to a control folder, in the schema of elements."""
+def commands(spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None) -> DataFrame:
+    """What is written to a control folder, in the schema of elements; promises are of this type, or as `at`."""
+    at = schema["at"].dataType
+    said = at if said is None else said
     kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
-    told = {"kind": kind, "at": F.col("until").try_cast(schema["at"].dataType)}
+    told = {"kind": kind, "at": promised(F.col("until").try_cast(said), said, at)}
     return _elements(_commands(spark, control), told, schema)
 
 
