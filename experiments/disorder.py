@@ -154,7 +154,7 @@ def draw(path: Path, title: str, found: list[Outcome]) -> None:
     best = next(each for each in found if each.slack is None)
     axes.plot(best.latency, best.accuracy, "*", markersize=14, color="black", label="punctuation of the source")
     axes.set(xlabel="latency, s", ylabel="accuracy, %", title=title)
-    axes.margins(x=0.12)
+    axes.margins(x=0.2)
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=150)
     plt.close(figure)
