@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import DataError
@@ -157,7 +158,8 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     for name in names:
         if name.lower() in own:
             return f"{name!r} is the name of a folder"
-    wanted = df.select(*(df[name] for name in names)).schema
+    fields = {field.name: field for field in df.schema.fields}
+    wanted = T.StructType([fields[name] for name in names])
     if " collate " in wanted.simpleString():
         return "text has a collation"
     try:
