@@ -98,6 +98,7 @@ def in_batch(spark: SparkSession, folder: Path, kept: str = "true") -> list[str]
 # to the end
 
 
+@pytest.mark.slow
 def test_once_closes_everything(spark: SparkSession, job: JobMaker, tmp_path: Path) -> None:
     late = f'late = "{tmp_path}/late"'
     file = job(f'format = "parquet"\npath = "{tmp_path}/out"', late)

@@ -24,9 +24,10 @@ _KINDS = ("scheme", "kind", "emit")
 def _features(story: Story) -> set[Any]:
     """What a story shows: its scheme, options and types, and what happens to its stream."""
     # what a scheme's other options do is the kernel's business, and told by all the other executors
-    framing = {option: value for option, value in story.plan.items() if option in ("scheme", "by", "tie_break", "ties")}
-    if framing["scheme"].endswith("_windows"):
-        framing["scheme"] = "windows"
+    known = ("scheme", "by", "tie_break", "ties", "then")
+    framing = {option: value for option, value in story.plan.items() if option in known}
+    if framing["scheme"] != "custom_frames":
+        framing["scheme"] = framing["scheme"].rpartition("_")[2]
     options = {**framing, **story.plan.get("punctuation", {}), **story.stream}
     found: set[Any] = {(option, value) if option in _KINDS else option for option, value in options.items()}
     found |= {story.at, "agg" if story.agg else "rows", *(late["reason"] for late in story.late)}

@@ -243,7 +243,7 @@ def leave_ahead_alone(stream: Stream, devices: Devices, heard: set[int]) -> None
 @pytest.mark.parametrize(
     ("form", "spoke", "alone"),
     [
-        pytest.param(Json, 10, False, id="json"),
+        pytest.param(Json, 10, False, id="json", marks=pytest.mark.slow),
         pytest.param(Json, 10, True, id="json-ahead-alone", marks=pytest.mark.slow),
         pytest.param(Avro, 0, True, id="avro-never-heard", marks=pytest.mark.slow),
     ],

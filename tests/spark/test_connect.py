@@ -78,6 +78,7 @@ def server(tmp_path: Path) -> Iterator[str]:
                 process.wait()
 
 
+@pytest.mark.slow
 def test_segments_and_errors_through_connect(server: str) -> None:
     client = subprocess.run(
         [sys.executable, "-m", "spark.connect_client", server],

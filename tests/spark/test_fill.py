@@ -74,6 +74,7 @@ def test_nothing_depends_on_shards_or_partitions(spark: SparkSession, reports: D
             assert rows(found.toArrow()) == wanted
 
 
+@pytest.mark.slow
 def test_several_sources_in_one_plan(reports: DataFrame, messages: DataFrame) -> None:
     withdrawn = pw.filling(messages, "ts", by={"router": "host"}, where="kind = 'withdraw'", widen=("30 seconds", None))
     sources = {"control": withdrawn, "own": pw.filling(reports), "after": pw.filling(reports, shift="10 minutes")}

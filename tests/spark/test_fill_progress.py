@@ -33,6 +33,7 @@ def _short(row: dict[str, Any]) -> Any:
     return row["n"] if late is None else (late["reason"], (late["filling"]["t"] - START) // timedelta(seconds=1))
 
 
+@pytest.mark.slow
 def test_the_watermark_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Rows that do not count move it too."""
     framing = spark.createDataFrame(

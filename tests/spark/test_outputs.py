@@ -56,7 +56,7 @@ def test_a_stream_is_split_micro_batch_by_micro_batch(spark: SparkSession) -> No
 def test_a_column_called_late_is_in_the_way(spark: SparkSession) -> None:
     plan = pw.session_frames(5).by("Late").at("value", pw.slack(0))
     rate = spark.readStream.format("rate").load().selectExpr("value", "value % 3 as Late")
-    with pytest.raises(pw.SpecError, match=r"^`late` \(True\) adds a column of that name"):
+    with pytest.raises(pw.SpecError, match=r"^`late` \(True\) adds a column 'late'"):
         plan.segments(rate, late=True)
     assert plan.segments(rate).columns == ["Late", "segment", "rows", "status"]
 

@@ -21,6 +21,8 @@ from panewise.kernel.sequence import Layout
 __all__ = ["VERSION", "check_fingerprint", "fill_fingerprint", "fingerprint", "pack_state", "unpack_state"]
 
 VERSION = 2
+_ADDED = ("keep_empty",)
+"""Options that older states know nothing of."""
 _HEADER = struct.Struct("<4sH")
 _MAGIC = b"pane"
 
@@ -54,6 +56,8 @@ def fingerprint(layout: Layout, shards: int) -> dict[str, str]:
     told = {"scheme": type(plan.scheme).__name__}
     for option in fields(plan.scheme):
         value = getattr(plan.scheme, option.name)
+        if option.name in _ADDED and value == option.default:
+            continue
         told[option.name] = f"{value.__module__}.{value.__qualname__}" if isinstance(value, type) else repr(value)
     told["by"] = ", ".join(f"{name} {kind}" for name, kind in zip(plan.keys, layout.key_types, strict=True))
     told["at"] = f"{plan.ordered_by} {layout.at_type}"

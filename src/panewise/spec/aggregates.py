@@ -79,7 +79,7 @@ class CustomAggregate(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Aggregate:
     """One function over one SQL expression; `argument` is None for `count(*)`.
 
@@ -95,6 +95,12 @@ class Aggregate:
     """Of a percentile, 0 to 1."""
     custom: type | None = None
     """A user's own, which follows `panewise.CustomAggregate`; `function` is its name."""
+
+    def __repr__(self) -> str:
+        """What is not given is not told: checkpoints hold it in these words."""
+        share = "" if self.share is None else f", share={self.share!r}"
+        custom = "" if self.custom is None else f", custom={class_path(self.custom)!r}"
+        return f"Aggregate(function={self.function!r}, argument={self.argument!r}{share}{custom})"
 
     @staticmethod
     def parse(text: object, name: str = "agg", functions: tuple[str, ...] = FUNCTIONS) -> Aggregate:
