@@ -8,22 +8,18 @@ to build each of them is timed with it, from DataFrames that read the files.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from memory import WorkerMemory
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
+from timing import agree, bench, take_turns
 
 import panewise as pw
 from panewise.data import traffic
@@ -61,24 +57,6 @@ def joined(segments: DataFrame, rows: DataFrame, how: str) -> DataFrame:
     return found.agg(F.count("*").alias("n"), F.sum("volume").alias("volume"), F.avg("speed").alias("mean"))
 
 
-def same(ours: DataFrame, theirs: DataFrame) -> bool:
-    """Whether both found the same; averages to twelve digits."""
-    a, b = ours.selectExpr("sensor", "segment.id", "n", "volume", "mean").alias("a"), theirs.alias("b")
-    both = a.join(b, ["sensor", "id"], "full")
-    close = "(a.mean <=> b.mean or abs(a.mean - b.mean) <= 1e-12 * abs(b.mean))"
-    unlike = f"not (a.n <=> b.n and a.volume <=> b.volume and {close})"
-    found = both.agg(F.count("*"), F.count_if(F.coalesce(F.expr(unlike), F.lit(True)))).first()
-    return found is not None and found[0] > 0 and found[1] == 0
-
-
-def seconds(build: Callable[[], DataFrame]) -> float:
-    """How long it takes to build and compute it, the second time: what ran before has left its traces in the first."""
-    for _ in range(2):
-        began = time.perf_counter()
-        build().write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
-
-
 def main() -> int:
     """Run it and print the table."""
     options = argparse.ArgumentParser()
@@ -87,20 +65,19 @@ def main() -> int:
     options.add_argument("--sensors", type=int, default=600)
     options.add_argument("--times", type=int, default=3)
     given = options.parse_args()
-    console, folder = Console(), Path(tempfile.mkdtemp(prefix="panewise-bench-"))
-    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g"})
-    spark.sparkContext.setLogLevel("ERROR")
+    console = Console()
     table = Table(title=f"{given.rows:,} rows, {given.segments:,} segments, {given.sensors:,} detectors")
     for heading in ("", "seconds", "times"):
         table.add_column(heading, justify="right" if heading else "left")
-    try:
+    with bench() as (spark, folder):
         with console.status("generating"):
             traffic.write(str(folder / "rows"), given.rows, sensors=given.sensors, files=10)
             stored(folder / "segments.parquet", folder / "rows", given.segments, given.sensors)
         rows, segments = (spark.read.parquet(str(folder / name)) for name in ("rows", "segments.parquet"))
         theirs = {how: partial(joined, segments, rows, how) for how in ("broadcast", "shuffle_hash", "merge")}
         with console.status("comparing results"):
-            if not same(PLAN.fill(segments, rows).agg(AGG), theirs["broadcast"]()):
+            ours = PLAN.fill(segments, rows).agg(AGG).selectExpr("sensor", "segment.id", *AGG)
+            if not agree(ours, theirs["broadcast"](), ["sensor", "id"]):
                 console.print("The two do not find the same.")
                 return 1
         jobs = {
@@ -110,19 +87,11 @@ def main() -> int:
             "framing alone": lambda: ALONE.segments(rows),
             "fused fill": lambda: ALONE.fill(rows, rows).agg(AGG),
         }
-        best = dict.fromkeys(jobs, float("inf"))
-        with WorkerMemory() as memory, console.status("timing"):
-            for _ in range(given.times):
-                for name, build in jobs.items():
-                    best[name] = min(best[name], seconds(build))
+        best = take_turns(jobs, given.times, console, runs=2)
         for name, took in best.items():
             base = "framing alone" if "fused" in name or "framing" in name else "fill"
             table.add_row(name, f"{took:.2f}", f"{took / best[base]:.2f}")
         console.print(table)
-        console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
-    finally:
-        spark.stop()
-        shutil.rmtree(folder)
     return 0
 
 

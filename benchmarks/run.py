@@ -7,17 +7,12 @@ find is compared before anything is timed; then they take turns, and the best of
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
 
-from memory import WorkerMemory
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from rich.table import Table
+from timing import bench, take_turns
 
 import panewise as pw
 from panewise.data import traffic
@@ -49,12 +44,6 @@ def _in_sql(spark: SparkSession, df: DataFrame) -> DataFrame:
     return spark.sql(SQL.format(table="traffic"))
 
 
-def _seconds(work: Callable[[], DataFrame]) -> float:
-    began = time.perf_counter()
-    work().write.format("noop").mode("overwrite").save()
-    return time.perf_counter() - began
-
-
 def main() -> int:
     """Run it and print the table."""
     options = argparse.ArgumentParser()
@@ -62,12 +51,7 @@ def main() -> int:
     options.add_argument("--times", type=int, default=3)
     given = options.parse_args()
     console = Console()
-    folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
-    spark = pw.session(
-        "local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "8"}
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    try:
+    with bench(**{"spark.sql.shuffle.partitions": "8"}) as (spark, folder):
         with console.status(f"generating {given.rows:,} rows"):
             traffic.write(str(folder / "traffic"), given.rows)
         df = spark.read.parquet(str(folder / "traffic"))
@@ -78,11 +62,7 @@ def main() -> int:
             if ours.sort_by(order).to_pydict() != theirs.sort_by(order).to_pydict():
                 console.print("The two do not find the same segments.")
                 return 1
-        best = dict.fromkeys(works, float("inf"))
-        with WorkerMemory() as memory, console.status("timing"):
-            for _ in range(given.times):
-                for name, work in works.items():
-                    best[name] = min(best[name], _seconds(work))
+        best = take_turns(works, given.times, console)
         table = Table(
             title=f"threshold, at least 6 rows: {given.rows:,} rows, {len(ours):,} segments, best of {given.times}"
         )
@@ -91,10 +71,6 @@ def main() -> int:
         for name, seconds in best.items():
             table.add_row(name, f"{seconds:.1f}", f"{seconds / best['Spark SQL']:.2f}")
         console.print(table)
-        console.print(f"largest Python worker: {memory.peak / 1e6:,.0f} MB")
-    finally:
-        spark.stop()
-        shutil.rmtree(folder)
     return 0
 
 

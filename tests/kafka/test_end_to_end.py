@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 import panewise as pw
+from kafka.readings import AVRO, NOON
 from kafka_broker import Broker
 from panewise.spark.watch import At
 from spark.tables import rows
@@ -29,23 +30,12 @@ from spark.tables import rows
 PARTITIONS = 4
 NORMAL, AHEAD, SILENT = (0, 2), 1, 3
 DEVICES = 8
-NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 EVERY = timedelta(seconds=10)
 HOURS_AHEAD = timedelta(hours=5)
 LIMIT = timedelta(minutes=1)
 AGG = {"n": "count(*)", "top": "max(value)", "mean": "avg(value)", "last": "max(offset)"}
 PATIENCE = 180
 """Seconds: far more than anything here takes, even where others keep the machine busy."""
-
-AVRO = {
-    "type": "record",
-    "name": "reading",
-    "fields": [
-        {"name": "device", "type": "int"},
-        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "value", "type": "double"},
-    ],
-}
 
 
 class Json:

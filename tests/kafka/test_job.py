@@ -6,7 +6,7 @@ import io
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import panewise as pw
+from kafka.readings import AVRO, NOON
 from kafka_broker import Broker
 from panewise.cli.main import app
 from panewise.jobs import read_job
@@ -25,18 +26,8 @@ from spark.tables import rows
 
 PARTITIONS = 3
 DEVICES = 4
-NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 Reading = dict[str, Any]
 
-AVRO = {
-    "type": "record",
-    "name": "reading",
-    "fields": [
-        {"name": "device", "type": "int"},
-        {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-micros"}},
-        {"name": "value", "type": "double"},
-    ],
-}
 COLUMNS = pa.schema(
     [
         ("device", pa.int32()),

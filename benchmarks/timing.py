@@ -1,0 +1,62 @@
+"""What benchmarks share: a session and a folder of their own, turns that are timed, results that are compared."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from memory import WorkerMemory
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from rich.console import Console
+
+import panewise as pw
+
+__all__ = ["agree", "bench", "take_turns"]
+
+
+@contextmanager
+def bench(**settings: str) -> Iterator[tuple[SparkSession, Path]]:
+    """Spark on two cores, and a folder; both are gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
+    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", **settings})
+    spark.sparkContext.setLogLevel("ERROR")
+    try:
+        yield spark, folder
+    finally:
+        spark.stop()
+        shutil.rmtree(folder)
+
+
+def _seconds(build: Callable[[], DataFrame], runs: int) -> float:
+    """How long it takes to build and compute it, the last time of some."""
+    for _ in range(runs):
+        began = time.perf_counter()
+        build().write.format("noop").mode("overwrite").save()
+    return time.perf_counter() - began
+
+
+def take_turns(
+    jobs: Mapping[str, Callable[[], DataFrame]], times: int, console: Console, runs: int = 1
+) -> dict[str, float]:
+    """The best time of each. Of two runs in a turn the second counts: the first has traces of what ran before."""
+    best = dict.fromkeys(jobs, float("inf"))
+    with WorkerMemory() as memory, console.status("timing"):
+        for _ in range(times):
+            for name, build in jobs.items():
+                best[name] = min(best[name], _seconds(build, runs))
+    console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
+    return best
+
+
+def agree(ours: DataFrame, theirs: DataFrame, keys: list[str]) -> bool:
+    """Whether both have the same n, volume and mean for each key; means to twelve digits."""
+    close = "(a.mean <=> b.mean or abs(a.mean - b.mean) <= 1e-12 * abs(b.mean))"
+    unlike = F.expr(f"not (a.n <=> b.n and a.volume <=> b.volume and {close})")
+    both = ours.alias("a").join(theirs.alias("b"), keys, "full")
+    found = both.agg(F.count("*"), F.count_if(F.coalesce(unlike, F.lit(True)))).first()
+    return found is not None and found[0] > 0 and found[1] == 0
