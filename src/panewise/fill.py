@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from panewise.errors import InputError, SpecError, did_you_mean
-from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, Calls, aggregates
 from panewise.spec.duration import AmountLike
 from panewise.spec.emit import FINAL
 from panewise.spec.emit import emit as checked_emit
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ONLY", "Fill", "FillingSource", "filling", "is_segments"]
 
-Calls = tuple[tuple[str, Aggregate], ...]
 ONLY = ""
 """The name of a source that is the only one."""
 _COUNT = "panewise n"
@@ -140,7 +139,8 @@ class Fill:
         wanted = [result for calls in asked.values() for result, _ in calls]
         wanted += ["late"] if self._options.late else []
         last = [*wanted, *counts]
-        return found.select(*(f"`{c}`" for c in found.columns if c not in last), *(f"`{c}`" for c in wanted))
+        names = [*(name for name in found.columns if name not in last), *wanted]
+        return found if names == found.columns else found.select(*(f"`{name}`" for name in names))
 
     def rows(self, source: str | None = None) -> DataFrame:
         """Each matching row with its segment: the segment's columns, then `row`; of several sources, of this one."""

@@ -13,7 +13,7 @@ from typing import Any
 from panewise import builders, window_builders
 from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
-from panewise.spec.aggregates import Aggregate, aggregates
+from panewise.spec.aggregates import Calls, aggregates
 from panewise.spec.classes import class_at, class_path
 from panewise.spec.codec import Table, dumps, loads
 from panewise.spec.duration import Duration, written
@@ -174,7 +174,7 @@ def plan_to_mapping(plan: PlanSpec) -> dict[str, Any]:
     return table
 
 
-def _written_calls(calls: tuple[tuple[str, Aggregate], ...]) -> dict[str, str]:
+def _written_calls(calls: Calls) -> dict[str, str]:
     for name, call in calls:
         if call.custom is not None:
             _class_path(f"agg[{name}]", call.custom)

@@ -21,7 +21,7 @@ from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.reducers import reduced
-from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.aggregates import Calls, input_columns
 from panewise.spec.fill import Filling
 
 __all__ = ["FillLayout", "Tallies", "furthest", "located", "pairs", "reach", "sorted_rows", "together"]
@@ -32,7 +32,7 @@ class FillLayout:
     """A filling over columns of known types: what the executors share. `at` is as the segments have it."""
 
     filling: Filling
-    agg: tuple[tuple[str, Aggregate], ...]
+    agg: Calls
     key_types: tuple[pa.DataType, ...]
     at_type: pa.DataType
     input_types: tuple[pa.DataType | None, ...]

@@ -18,7 +18,7 @@ import numpy as np
 
 from panewise.errors import DataError
 from panewise.kernel.aggregate_oracle import Number, aggregated, measured
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Calls
 from panewise.spec.duration import Amount, Duration
 from panewise.spec.frames import (
     AggregateFrames,
@@ -417,7 +417,7 @@ def _filling(
     return rows
 
 
-def oracle(plan: PlanSpec, rows: Sequence[Row], agg: tuple[tuple[str, Aggregate], ...] = ()) -> list[Segment]:
+def oracle(plan: PlanSpec, rows: Sequence[Row], agg: Calls = ()) -> list[Segment]:
     """The segments of one key, whatever the order of its rows."""
     scheme = plan.scheme
     everything = _in_order(plan, rows)
@@ -443,7 +443,7 @@ def oracle(plan: PlanSpec, rows: Sequence[Row], agg: tuple[tuple[str, Aggregate]
 def fill(
     interval: tuple[Number, Number, str],
     rows: Sequence[Row],
-    agg: tuple[tuple[str, Aggregate], ...] = (),
+    agg: Calls = (),
     widen: tuple[Number, Number] = (0, 0),
     shift: Number = 0,
 ) -> tuple[list[Row], tuple[Number | None, ...]]:

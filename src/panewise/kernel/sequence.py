@@ -22,7 +22,7 @@ from panewise.kernel.page import NULL, Array, Page
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.windows import grid_of
-from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.aggregates import Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -65,7 +65,7 @@ class Layout:
     """A plan over columns of known types: what the executors share."""
 
     plan: PlanSpec
-    agg: tuple[tuple[str, Aggregate], ...]
+    agg: Calls
     key_types: tuple[pa.DataType, ...]
     at_type: pa.DataType
     input_types: tuple[pa.DataType | None, ...]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from panewise.kernel.aggregate_oracle import Number
 from panewise.kernel.oracle import Row, Segment, fill
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Calls
 
 __all__ = ["extent", "row_windows", "tuple_windows", "wids", "windows"]
 
@@ -57,7 +57,7 @@ def windows(
     slide: Number,
     origin: Number = 0,
     begins: bool = False,
-    agg: tuple[tuple[str, Aggregate], ...] = (),
+    agg: Calls = (),
     latest: Number | None = None,
     keep_empty: bool = False,
 ) -> list[Segment]:
@@ -92,7 +92,7 @@ def row_windows(
     range: int,
     slide: int,
     partitioned: bool,
-    agg: tuple[tuple[str, Aggregate], ...] = (),
+    agg: Calls = (),
 ) -> dict[object, list[Segment]]:
     """The windows of rows (each with its key) by their numbers, from 1 in order: of each key, or of all."""
     known = [(key, row) for key, row in keyed if row.at is not None and math.isfinite(row.at)]
@@ -115,7 +115,7 @@ def tuple_windows(
     range: Number,
     every: int = 1,
     numbers: Sequence[float | None] | None = None,
-    agg: tuple[tuple[str, Aggregate], ...] = (),
+    agg: Calls = (),
 ) -> list[Segment]:
     """The windows that rows of one key end: (at - range, at], for every row, for every n-th in order, or by number."""
     known = [n for n, row in enumerate(rows) if row.at is not None and math.isfinite(row.at)]

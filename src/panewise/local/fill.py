@@ -15,7 +15,7 @@ from panewise.kernel.progress import aligned, check_same_kind, promised
 from panewise.kernel.punctuate import heeds_rows, source_columns
 from panewise.local.runner import condition_of, inputs_of, segments_local
 from panewise.local.source import plain, read_columns, whole_rows
-from panewise.spec.aggregates import Aggregate, Aggregates, aggregates, input_columns
+from panewise.spec.aggregates import Aggregates, Calls, aggregates, input_columns
 from panewise.spec.fill import Filling, check_keys, check_parts, check_windows
 from panewise.spec.fill import filling as checked_filling
 from panewise.spec.plan import PlanSpec
@@ -83,7 +83,7 @@ def _segments(table: Any) -> pa.Table | None:
 
 def apply_filling(
     given: Filling,
-    calls: tuple[tuple[str, Aggregate], ...],
+    calls: Calls,
     table: Table,
     segments: pa.Table | pa.Schema,
     keys: tuple[str, ...],

@@ -18,7 +18,7 @@ from panewise.local.fill import apply_filling
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import read_columns
 from panewise.local.stream import needs_punctuation, tagged, with_control
-from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, Calls, aggregates
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.fill import Filling, check_parts, check_windows
 from panewise.spec.plan import PlanSpec
@@ -68,9 +68,7 @@ class LocalFill:
             raise SpecError(needs_punctuation())
         self._keep_empty, self._whole, self._shards = keep_empty, agg is None, shards
         calls = aggregates(agg)
-        self._calls: tuple[tuple[str, Aggregate], ...] = (
-            calls if self._whole else (*calls, (_COUNT, Aggregate("count", None)))
-        )
+        self._calls: Calls = calls if self._whole else (*calls, (_COUNT, Aggregate("count", None)))
         stored = isinstance(framing, pa.Table) and "segment" in framing.column_names
         self._framing: Applied | None = None
         if not stored:

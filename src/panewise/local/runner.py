@@ -17,7 +17,7 @@ from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.kernel.windowbatch import windows_of
 from panewise.local.source import is_plain, plain, read
-from panewise.spec.aggregates import Aggregate, Aggregates, input_columns
+from panewise.spec.aggregates import Aggregate, Aggregates, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -67,7 +67,7 @@ def condition_of(option: str, text: str, table: pa.Table) -> pa.Array:
     return found
 
 
-def inputs_of(calls: tuple[tuple[str, Aggregate], ...], table: pa.Table) -> list[pa.Array | None]:
+def inputs_of(calls: Calls, table: pa.Table) -> list[pa.Array | None]:
     """What aggregates read."""
     return [_input(name, call, table) for name, call in calls]
 
@@ -93,7 +93,7 @@ class Applied:
     promises: pa.Array | None = None
 
 
-def apply_local(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...], table: Table, emit: Emit = FINAL) -> Applied:
+def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL) -> Applied:
     """Check a plan against a table and evaluate what the operator needs."""
     source, scheme = read(table, plan, calls), plan.scheme
     at = source.at(plan.ordered_by)

@@ -16,7 +16,7 @@ from panewise.kernel.page import in_one
 from panewise.kernel.progress import check_at, progress_of
 from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sqltypes import is_tidy, without_nan
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Calls
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
@@ -81,7 +81,7 @@ class Source:
         return found
 
 
-def read(table: Any, plan: PlanSpec, agg: tuple[tuple[str, Aggregate], ...]) -> Source:
+def read(table: Any, plan: PlanSpec, agg: Calls) -> Source:
     """Check that it is a table, and take what the plan names."""
     scheme = plan.scheme
     texts = [*(value.text for value in scheme.values), *scheme.conditions]

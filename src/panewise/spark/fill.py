@@ -21,9 +21,10 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.matching import UID, Merger, Piece, Taker, chunks, filled, matched, opened, pages
+from panewise.spark.filling import apply_filling
 from panewise.spark.scan import Scan, scan_of
-from panewise.spark.source import Dealt, apply_filling, named, shard_of
-from panewise.spec.aggregates import Aggregate
+from panewise.spark.source import Dealt, named, shard_of
+from panewise.spec.aggregates import Calls
 from panewise.spec.fill import Filling
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Stored:
         keys: tuple[str, ...],
         df: DataFrame,
         filling: Filling,
-        calls: tuple[tuple[str, Aggregate], ...],
+        calls: Calls,
         shards: int | None,
         whole_rows: bool = False,
         files: DataFrame | None = None,
@@ -190,26 +191,27 @@ def _scanned(stored: Stored, scan: Scan, keep_empty: bool) -> DataFrame:
     cores = cores_of(spark)
     tasks = scan.rows.tasks(cores)
 
+    def taken(task: int, taker: Taker) -> Iterator[pa.RecordBatch]:
+        scan.take(layout, tasks[task], taker)
+        # segments without rows are told of once
+        for shard, found in taker.partials(keep_empty and task == 0):
+            yield _partial(shard, found)
+
     def match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for task, given in _groups(batches):
-            if scan.stored is None:
-                taker: Taker | None = Taker(layout, [(shard, opened(chunk)) for shard, chunk in given])
-            else:
-                taker = scan.taker(layout, cores)
-            if taker is None:
-                continue
-            scan.take(layout, tasks[task], taker)
-            # segments without rows are told of once
-            for shard, found in taker.partials(keep_empty and task == 0):
-                yield _partial(shard, found)
+            yield from taken(task, Taker(layout, [(shard, opened(chunk)) for shard, chunk in given]))
+
+    def read_and_match(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for task in (task for batch in batches for task in batch.column(0).to_pylist()):
+            taker = scan.taker(layout, cores)
+            if taker is not None:
+                yield from taken(task, taker)
 
     if scan.stored is not None:
-        placed = spark.range(0, len(tasks), 1, len(tasks)).selectExpr("int(id) task", "0 shard", "binary('') chunk")
-    else:
-        every = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1)))
-        placed = stored.chunks().select(every.alias("task"), "shard", "chunk")
-        placed = placed.repartitionById(len(tasks), F.col("task"))
-    return placed.mapInArrow(match, _PARTIAL)
+        return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read_and_match, _PARTIAL)
+    every = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1)))
+    placed = stored.chunks().select(every.alias("task"), "shard", "chunk")
+    return placed.repartitionById(len(tasks), F.col("task")).mapInArrow(match, _PARTIAL)
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[int, bytes]]]]:

@@ -26,7 +26,8 @@ from panewise.kernel.sequence import Layout
 from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
 from panewise.spark.fill_shard import FillProcessor
-from panewise.spark.source import AppliedFilling, Dealt, apply, apply_filling, named, shard_of
+from panewise.spark.filling import AppliedFilling, apply_filling
+from panewise.spark.source import Dealt, apply, named, shard_of
 from panewise.spark.stream import (
     SUMS,
     check_framing,
@@ -38,7 +39,7 @@ from panewise.spark.stream import (
     ticks,
     with_clocks,
 )
-from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
+from panewise.spec.aggregates import Aggregates, Calls, aggregates
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.fill import Filling, FillOptions, check_windows
 from panewise.spec.plan import PlanSpec
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["aggregated", "matching_rows"]
 
 _ZONE = "spark.sql.session.timeZone"
-Calls = tuple[tuple[str, Aggregate], ...]
 Side = tuple[str, "DataFrame", Filling, Calls]
 
 

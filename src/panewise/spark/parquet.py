@@ -22,9 +22,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from panewise.errors import DataError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Parquet", "Unit", "parquet_of", "relation_of", "span"]
+__all__ = ["Parquet", "Unit", "parquet_of", "relation_of", "span", "unsettled"]
 
 Unit = tuple[str, float, float]
 """A file, and which part of its rows, from 0 to 1."""
@@ -140,15 +140,19 @@ def relation_of(df: DataFrame) -> Any:
     return relation
 
 
+def unsettled(spark: SparkSession) -> str:
+    """Which setting changes what Spark makes of files, if any does."""
+    for name, value in _SETTINGS.items():
+        if (spark.conf.get(f"spark.sql.{name}", None) or "").lower() == value.lower():
+            return f"spark.sql.{name} is {value}"
+    return ""
+
+
 def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     """The files of a DataFrame, of which these columns are read; or why they are left to Spark."""
     relation = relation_of(df)
     if isinstance(relation, str):
         return relation
-    conf = df.sparkSession.conf
-    for name, value in _SETTINGS.items():
-        if (conf.get(f"spark.sql.{name}", None) or "").lower() == value.lower():
-            return f"spark.sql.{name} is {value}"
     keys = relation.options().keysIterator()
     while keys.hasNext():
         key = keys.next()

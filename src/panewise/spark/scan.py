@@ -25,8 +25,8 @@ from panewise.kernel.page import Array
 from panewise.kernel.progress import aligned
 from panewise.local.fill import apply_filling, numbered
 from panewise.local.source import names_read
-from panewise.spark.parquet import Parquet, Unit, parquet_of, span
-from panewise.spec.aggregates import Aggregate
+from panewise.spark.parquet import Parquet, Unit, parquet_of, span, unsettled
+from panewise.spec.aggregates import Calls
 from panewise.spec.fill import Filling
 from panewise.spec.punctuate import InBand
 
@@ -47,7 +47,7 @@ class Scan:
 
     rows: Parquet
     filling: Filling
-    calls: tuple[tuple[str, Aggregate], ...]
+    calls: Calls
     segments: pa.Schema
     keys: tuple[str, ...]
     stored: Parquet | None
@@ -105,8 +105,9 @@ def scan_of(
     # times are in the zone in which expressions see them
     zone = conf.get("spark.sql.session.timeZone") or "UTC"
     rows = parquet_of(df, names_read(df.columns, (given.time, *given.keys), texts), zone)
-    if isinstance(rows, str):
-        return rows
+    why = rows if isinstance(rows, str) else unsettled(df.sparkSession)
+    if isinstance(rows, str) or why:
+        return why
     if not all(map(_NAME.fullmatch, texts)):
         if conf.get("spark.sql.ansi.enabled") != "true":
             return "spark.sql.ansi.enabled is false"

@@ -1,4 +1,4 @@
-"""Apply on Spark: keys, `at`, conditions, framing values and what aggregates read, as columns of fixed names."""
+"""Apply a plan on Spark: keys, `at`, conditions, framing values and what aggregates read, as columns of fixed names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -18,15 +19,13 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import AS_THEY_ARE, check_input
-from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
-from panewise.kernel.pack import OTHER, PROMISE, PROMISE_OF_KEY, ROW
-from panewise.kernel.progress import check_at, check_same_kind
-from panewise.kernel.punctuate import ENDED, SHARD, heeds_rows, source_columns
+from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
+from panewise.kernel.progress import check_at
+from panewise.kernel.punctuate import ENDED, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
-from panewise.spec.aggregates import Aggregate, input_columns
+from panewise.spec.aggregates import Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
-from panewise.spec.fill import Filling, check_keys
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand, Ordered, Passed, per_key
@@ -34,12 +33,14 @@ from panewise.spec.punctuate import InBand, Ordered, Passed, per_key
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["Applied", "AppliedFilling", "Dealt", "apply", "apply_filling", "named", "promised", "shard_of"]
+__all__ = ["Applied", "Dealt", "Source", "apply", "arrow_of", "dealt_columns", "named", "shard_of"]
 
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
 _REALS = (T.FloatType, T.DoubleType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 _ROW = "panewise row"
+_COLUMN = re.compile(r"(?i)(?!(true|false|null|user|session_user|current_\w+|local\w+)$)[a-z_]\w*", re.ASCII)
+"""A text that is a column, if there is one of that name."""
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -106,26 +107,33 @@ def _twice(df: DataFrame) -> set[str]:
     return {name for name, folded in zip(names, seen, strict=True) if seen.count(folded) > 1}
 
 
-class _Source:
+class Source:
     """Looks expressions up in a DataFrame, without running anything, and says clearly what does not fit."""
 
     def __init__(self, df: DataFrame, at: str) -> None:
         self._given, self._twice = df, _twice(df)
-        # NaN is null in every column that we read
+        self._types: dict[str, T.StructType] = {}
+        self._at, self.at_type = self._column("at", at)
+        usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
+        check_at(at, self.at_type.simpleString(), usable)
+
+    @cached_property
+    def at(self) -> Column:
+        """`at`; an infinite one orders nothing, and NaN is beyond all numbers here."""
+        at = F.col(self._at)
+        return F.when(F.abs(at) < F.lit(float("inf")), at) if isinstance(self.at_type, _REALS) else at
+
+    @cached_property
+    def df(self) -> DataFrame:
+        """The rows, with null for NaN in every column that we read, and each as it was."""
+        df = self._given
         kinds = {f.name: f.dataType for f in df.schema.fields if isinstance(f.dataType, _REALS)}
         reals = {name: _real(F.col(named(name)), kind) for name, kind in kinds.items() if name not in self._twice}
         # the row as it was is taken before; unused columns are pruned by Spark
         row = F.struct(*(F.col(named(name)) for name in df.columns if name not in self._twice))
-        self.df = df.withColumns({**reals, _ROW: row})
-        self._types: dict[str, T.StructType] = {}
-        self.at, self.at_type = self._column("at", at)
-        usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
-        check_at(at, self.at_type.simpleString(), usable)
-        if isinstance(self.at_type, _REALS):
-            # an infinite `at` orders nothing; NaN is beyond all numbers here
-            self.at = F.when(F.abs(self.at) < F.lit(float("inf")), self.at)
+        return df.withColumns({**reals, _ROW: row})
 
-    def _column(self, role: str, name: str) -> tuple[Column, T.DataType]:
+    def _column(self, role: str, name: str) -> tuple[str, T.DataType]:
         known = self._given.columns
         found = [c for c in known if c == name] or [c for c in known if c.lower() == name.lower()]
         if not found:
@@ -134,10 +142,10 @@ class _Source:
             raise InputError(
                 f"`{role}` ({name!r}): several columns have this name. Rename them, so that each has its own."
             )
-        return F.col(named(found[0])), self._given.schema[found[0]].dataType
+        return named(found[0]), self._given.schema[found[0]].dataType
 
-    def plain(self, role: str, name: str) -> tuple[Column, T.DataType]:
-        """A column by its name, of values that can be ordered."""
+    def plain(self, role: str, name: str) -> tuple[str, T.DataType]:
+        """A column's name as SQL has it, and its type, of values that can be ordered."""
         column, kind = self._column(role, name)
         if not _is_plain(kind):
             raise InputError(
@@ -146,7 +154,7 @@ class _Source:
             )
         return column, kind
 
-    def key(self, name: str) -> tuple[Column, T.DataType]:
+    def key(self, name: str) -> tuple[str, T.DataType]:
         """A key column."""
         column, kind = self.plain("by", name)
         if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation():
@@ -170,13 +178,20 @@ class _Source:
 
     def look_up(self, texts: Sequence[str]) -> None:
         """Look expressions up in one go; where that fails, each is asked by itself, and says why."""
+        asked = set(texts)
+        for field in self._given.schema.fields:
+            # what is just a column needs no asking
+            if field.name in asked - self._twice and _COLUMN.fullmatch(field.name):
+                self._types[field.name] = T.StructType([field])
         with suppress(AnalysisException):
-            self._look_up(tuple(dict.fromkeys(texts)))
+            self._look_up(tuple(text for text in dict.fromkeys(texts) if text not in self._types))
 
     def _look_up(self, texts: tuple[str, ...]) -> None:
+        if not texts:
+            return
         with _unlogged():
             # beside `at` nothing can be an aggregate, in a struct nothing can be a generator
-            asked = self.df.select(self.at, *(F.struct(F.expr(text)) for text in texts)).schema.fields[1:]
+            asked = self._given.select(self.at, *(F.struct(F.expr(text)) for text in texts)).schema.fields[1:]
         self._types |= {text: cast(T.StructType, field.dataType) for text, field in zip(texts, asked, strict=True)}
 
     def _type(self, option: str, text: str) -> T.DataType:
@@ -217,25 +232,44 @@ class _Source:
         check_value(option, value, kind.simpleString(), isinstance(kind, _TIMES), number)
         return _real(_number(kind, value.text, value.timed), T.DoubleType())
 
-    def input(self, name: str, call: Aggregate) -> tuple[Column | None, pa.DataType | None]:
-        """What an aggregate reads."""
+    def _input(self, name: str, call: Aggregate) -> T.DataType | None:
+        """The type of what an aggregate reads."""
         if call.argument is None:
-            return None, None
+            return None
         kind = self._type(f"agg[{name}]", call.argument)
-        column = F.expr(call.argument)
         if isinstance(kind, T.NullType) or (isinstance(kind, T.DecimalType) and call.function not in AS_THEY_ARE):
-            column, kind = column.cast("double"), T.DoubleType()
-        if isinstance(kind, _REALS):
-            column = _real(column, kind)
+            kind = T.DoubleType()
+        return kind
+
+    def input_type(self, name: str, call: Aggregate) -> pa.DataType | None:
+        """The type of what an aggregate reads, if it can read that."""
+        kind = self._input(name, call)
+        if kind is None:
+            return None
         if call.function == "count":
-            # what has no order, or no place in Arrow, is there or not
-            return (column, _arrow(kind)) if _is_plain(kind) else (F.when(column.isNotNull(), True), pa.bool_())
+            return arrow_of(kind) if _is_plain(kind) else pa.bool_()
         number, other = isinstance(kind, T.NumericType), isinstance(kind, (*_TIMES, T.BooleanType))
         check_input(name, call, kind.simpleString(), number, other, _is_plain(kind))
-        return column, _arrow(kind)
+        return arrow_of(kind)
+
+    def inputs(self, calls: Calls) -> dict[str, Column]:
+        """What aggregates read."""
+        found = {}
+        for read, (name, call) in zip(input_columns(calls), calls, strict=True):
+            kind = self._input(name, call)
+            if read is None or kind is None or call.argument is None:
+                continue
+            column = F.expr(call.argument)
+            if kind != self._type(f"agg[{name}]", call.argument):
+                column = column.cast(kind)
+            if isinstance(kind, _REALS):
+                column = _real(column, kind)
+            # what has no order, or no place in Arrow, is there or not
+            found[read] = column if call.function != "count" or _is_plain(kind) else F.when(column.isNotNull(), True)
+        return found
 
 
-def _arrow(kind: T.DataType) -> pa.DataType:
+def arrow_of(kind: T.DataType) -> pa.DataType:
     """The Arrow type of a column; null where Arrow has none."""
     try:
         return to_arrow_type(kind, timezone="UTC")
@@ -245,7 +279,7 @@ def _arrow(kind: T.DataType) -> pa.DataType:
 
 def _is_plain(kind: T.DataType) -> bool:
     """Whether Spark can order values of a type, and hand them over."""
-    arrow = _arrow(kind)
+    arrow = arrow_of(kind)
     known = isinstance(kind, T.NullType) or not pa.types.is_null(arrow)
     return known and not pa.types.is_nested(arrow) and not isinstance(kind, T.UserDefinedType)
 
@@ -265,11 +299,11 @@ def shard_of(keys: Sequence[Column], shards: int) -> Column:
     return F.pmod(F.xxhash64(*keys), F.lit(shards)).cast("int") if keys else F.lit(0)
 
 
-def _dealt(
-    source: _Source, plan: Ordered, promises: Column | None, keys: Sequence[Column], dealt: Dealt
+def dealt_columns(
+    source: Source, plan: Ordered, promises: Column | None, keys: Sequence[Column], dealt: Dealt
 ) -> dict[str, Column]:
     """What a stream's rows carry besides: where they come from, what they are, and where they go."""
-    columns = {f"s{i}": source.plain("per", name)[0] for i, name in enumerate(source_columns(plan))}
+    columns = {f"s{i}": F.col(source.plain("per", name)[0]) for i, name in enumerate(source_columns(plan))}
     kind = F.lit(ROW)
     if promises is not None:
         kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
@@ -285,111 +319,32 @@ def _dealt(
 
 def apply(
     plan: PlanSpec,
-    agg: tuple[tuple[str, Aggregate], ...],
+    agg: Calls,
     df: DataFrame,
     emit: Emit = FINAL,
     dealt: Dealt | None = None,
 ) -> Applied:
     """Check a plan against a DataFrame and select what the operator needs."""
-    source, scheme = _Source(df, plan.ordered_by), plan.scheme
+    source, scheme = Source(df, plan.ordered_by), plan.scheme
     texts = [*(value.text for value in scheme.values), *scheme.conditions]
     source.look_up([*texts, *(call.argument for _, call in agg if call.argument is not None)])
     keys = [source.key(name) for name in plan.keys]
     ordering = {"at": source.at}
-    ordering |= {f"b{i}": source.plain("tie_break", name)[0] for i, name in enumerate(plan.tie_break)}
+    ordering |= {f"b{i}": F.col(source.plain("tie_break", name)[0]) for i, name in enumerate(plan.tie_break)}
     ordering |= {f"v{i}": source.value(scheme.value_option, value) for i, value in enumerate(scheme.values)}
     named = zip(scheme.condition_options, scheme.conditions, strict=False)
     ordering |= {f"c{i}": source.condition(option, text) for i, (option, text) in enumerate(named)}
-    inputs = [source.input(name, call) for name, call in agg]
-    for name, (column, _) in zip(input_columns(agg), inputs, strict=True):
-        if name is not None and column is not None:
-            ordering[name] = column
+    inputs = tuple(source.input_type(name, call) for name, call in agg)
+    ordering |= source.inputs(agg)
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
-    key_types = tuple(_arrow(kind) for _, kind in keys)
-    layout = Layout(plan, agg, key_types, _arrow(source.at_type), tuple(arrow for _, arrow in inputs), emit)
-    columns = {f"k{i}": column for i, (column, _) in enumerate(keys)} | ordering
+    key_types = tuple(arrow_of(kind) for _, kind in keys)
+    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit)
+    owners = [F.col(name) for name, _ in keys]
+    columns = {f"k{i}": column for i, column in enumerate(owners)} | ordering
     promises = source.promises(plan)
     if dealt is not None:
-        columns |= _dealt(source, plan, promises, [column for column, _ in keys], dealt)
+        columns |= dealt_columns(source, plan, promises, owners, dealt)
     elif promises is not None:
         source.df = source.df.filter(~promises)
     rows = source.df.select(*(column.alias(name) for name, column in columns.items()))
     return Applied(rows, layout, fields, tuple(ordering))
-
-
-@dataclass(frozen=True)
-class AppliedFilling:
-    """A DataFrame that holds just what the fill sees, and the layout of it."""
-
-    df: DataFrame
-    layout: FillLayout
-    promised: T.DataType
-    """What is promised of its rows: a time, where segments are bounded by days and rows are not; else as `at` is."""
-
-
-def promised(until: Column, kind: T.DataType, at: T.DataType) -> Column:
-    """A promise as `at` has it: up to a time, of days those that are over just after it."""
-    if kind == at:
-        return until
-    return F.date_sub((until + F.expr("INTERVAL '0.000001' SECOND")).cast(at), 1)
-
-
-def apply_filling(
-    filling: Filling,
-    calls: tuple[tuple[str, Aggregate], ...],
-    df: DataFrame,
-    segments: T.StructType,
-    keys: tuple[str, ...],
-    dealt: Dealt,
-    stream: bool = False,
-) -> AppliedFilling:
-    """Check a filling against a DataFrame and against the segments, and select what the fill needs."""
-    source = _Source(df, filling.time)
-    texts = [call.argument for _, call in calls if call.argument is not None]
-    source.look_up([*texts, *(() if filling.where is None else (filling.where,))])
-    bound = cast(T.StructType, segments["segment"].dataType)["start"].dataType
-    check_same_kind(filling.time, _arrow(source.at_type), _arrow(bound))
-    columns: dict[str, Column] = {}
-    ours = F.lit(True)
-    for i, (name, key) in enumerate(zip(filling.keys, keys, strict=True)):
-        column, found = source.key(name)
-        target = segments[key].dataType
-        whole = isinstance(found, T.IntegralType) and isinstance(target, T.IntegralType)
-        check_keys(name, found.simpleString(), key, target.simpleString(), found == target or whole)
-        columns[f"k{i}"] = column if found == target else column.try_cast(target)
-        if found != target:
-            # a number that the segments' type can't hold is none of theirs
-            ours = ours & (column.isNull() | columns[f"k{i}"].isNotNull())
-    columns["at"] = source.at if source.at_type == bound else source.at.cast(bound)
-    timed = isinstance(bound, T.DateType) and not isinstance(source.at_type, T.DateType)
-    kind = source.at_type if timed else bound
-    promises = source.promises(filling)
-    if promises is not None and timed:
-        columns["at"] = F.when(promises, promised(source.at, kind, bound)).otherwise(columns["at"])
-    inputs = [source.input(name, call) for name, call in calls]
-    for read, (argument, _) in zip(input_columns(calls), inputs, strict=True):
-        if read is not None and argument is not None:
-            columns[read] = argument
-    key_types = tuple(_arrow(segments[key].dataType) for key in keys)
-    parts = "part" in segments.names and "part" not in keys
-    layout = FillLayout(filling, calls, key_types, _arrow(bound), tuple(arrow for _, arrow in inputs), parts)
-    fits = ours
-    if filling.where is not None:
-        fits = ours & F.coalesce(source.condition("where", filling.where), F.lit(False))
-    owners = [columns[f"k{i}"] for i in range(len(keys))]
-    if stream:
-        columns |= _dealt(source, filling, promises, owners, dealt)
-        of_keys = ours if per_key(filling) else F.lit(True)
-        kept = fits if promises is None else (promises & of_keys) | fits
-        if heeds_rows(filling):
-            # what does not fit says how far its source has come, and nothing else is read of it
-            columns |= {read: F.when(fits, columns[read]) for read in input_columns(calls) if read is not None}
-            columns["kind"] = F.when(fits, F.lit(ROW)).otherwise(F.lit(OTHER)).cast("tinyint")
-            kept = fits | (source.at.isNotNull() & of_keys)
-    else:
-        columns["shard"] = shard_of(owners, dealt.shards)
-        if dealt.late:
-            columns["row"] = source.whole()
-        kept = (fits if promises is None else ~promises & fits) & source.at.isNotNull()
-    rows = source.df.filter(kept).select(*(column.alias(name) for name, column in columns.items()))
-    return AppliedFilling(rows, layout, kind)

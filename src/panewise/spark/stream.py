@@ -26,10 +26,11 @@ from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION, TOTALS
 from panewise.spark.batch import result_schema
+from panewise.spark.filling import promised
 from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
-from panewise.spark.source import Dealt, apply, promised, shard_of
+from panewise.spark.source import Dealt, apply, shard_of
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit

@@ -16,6 +16,7 @@ __all__ = [
     "FUNCTIONS",
     "Aggregate",
     "Aggregates",
+    "Calls",
     "CustomAggregate",
     "aggregates",
     "custom_aggregate",
@@ -167,6 +168,8 @@ def custom_aggregate(kind: object, argument: str, name: str = "argument") -> Agg
 
 Aggregates = Mapping[str, str | Aggregate]
 """Names of results, and what each is."""
+Calls = tuple[tuple[str, Aggregate], ...]
+"""The same, checked."""
 
 
 def _with_share(name: str, text: object, argument: str) -> tuple[str, float]:
@@ -184,7 +187,7 @@ def _with_share(name: str, text: object, argument: str) -> tuple[str, float]:
     return before.strip(), share
 
 
-def input_columns(calls: tuple[tuple[str, Aggregate], ...]) -> tuple[str | None, ...]:
+def input_columns(calls: Calls) -> tuple[str | None, ...]:
     """The column that each aggregate reads, under its name on the way to the operator; None for count(*).
 
     >>> input_columns((("n", Aggregate("count", None)), ("a", Aggregate("avg", "x")), ("b", Aggregate("max", "x"))))
@@ -194,7 +197,7 @@ def input_columns(calls: tuple[tuple[str, Aggregate], ...]) -> tuple[str | None,
     return tuple(None if argument is None else f"a{arguments.index(argument)}" for argument in arguments)
 
 
-def aggregates(calls: object) -> tuple[tuple[str, Aggregate], ...]:
+def aggregates(calls: object) -> Calls:
     """Check the `agg=` mapping of output names to calls, in its order."""
     if calls is None:
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from panewise.spec.aggregates import Aggregate, Aggregates
+from panewise.spec.aggregates import Aggregate, Aggregates, Calls
 from panewise.spec.duration import Duration
 from panewise.spec.explain_progress import lined, progress
 from panewise.spec.explain_windows import explain_windows
@@ -72,7 +72,7 @@ def explain(plan: PlanSpec, agg: Aggregates | None = None) -> str:
     return "\n\n".join(blocks)
 
 
-def _explained(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+def _explained(plan: PlanSpec, calls: Calls) -> str:
     scheme = plan.scheme
     if isinstance(scheme, WindowScheme):
         return explain_windows(plan, calls)
@@ -182,7 +182,7 @@ def _cell(value: Value, cells: float | tuple[float, ...]) -> str:
     return f"{value.text} in steps of {_size(value, cells)}"
 
 
-def _order(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+def _order(plan: PlanSpec, calls: Calls) -> str:
     if plan.time is None:
         return 'not set yet: add .at("column")'
     scheme = plan.scheme
@@ -257,13 +257,13 @@ def _reports(scheme: Scheme) -> str:
     return "; ".join(parts)
 
 
-def _stages(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+def _stages(plan: PlanSpec, calls: Calls) -> str:
     shuffle = f"shuffle by {', '.join(plan.keys)}" if plan.keys else "gather in one partition"
     fill = "segment and aggregate" if calls else "segment"
     return f"source -> apply (Spark SQL per row) -> {shuffle} -> sort -> {fill} -> emit"
 
 
-def _state(scheme: Scheme, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+def _state(scheme: Scheme, calls: Calls) -> str:
     cells = ["start", "last", "rows"]
     match scheme:
         case BoundaryFrames():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from panewise.spec.aggregates import Aggregate, Aggregates
+from panewise.spec.aggregates import Aggregates, Calls
 from panewise.spec.duration import Amount, Duration, size
 from panewise.spec.emit import sends_parts
 from panewise.spec.explain import explain
@@ -31,7 +31,7 @@ class Explained:
     """One source of a fill, as it is explained; without `calls` each of its rows is given, `origin` says of what."""
 
     filling: Filling
-    calls: tuple[tuple[str, Aggregate], ...] = ()
+    calls: Calls = ()
     origin: str = ""
     stream: bool = False
     fused: bool = False

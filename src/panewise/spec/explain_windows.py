@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Calls
 from panewise.spec.duration import Duration, size
 from panewise.spec.explain_progress import lined, progress
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
@@ -25,7 +25,7 @@ _BY_RANK = (
 )
 
 
-def explain_windows(plan: PlanSpec, calls: tuple[tuple[str, Aggregate], ...]) -> str:
+def explain_windows(plan: PlanSpec, calls: Calls) -> str:
     """The text of `plan.explain()`."""
     keys = ", ".join(plan.keys)
     found, kind, interval, panes, state = _about(plan)

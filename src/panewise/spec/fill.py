@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panewise.errors import InputError, SpecError
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import Calls
 from panewise.spec.check import column, columns, sql
 from panewise.spec.duration import Amount, AmountLike, Duration, amount, same_kind, size
 from panewise.spec.frames import RowWindows, WindowScheme
@@ -167,7 +167,7 @@ def _widened(widen: object) -> tuple[Amount | None, Amount | None]:
     return sides[0], sides[1]
 
 
-def fuses(plan: PlanSpec, given: Filling, calls: tuple[tuple[str, Aggregate], ...]) -> bool:
+def fuses(plan: PlanSpec, given: Filling, calls: Calls) -> bool:
     """Whether what draws segments can compute these over its own rows, on its way.
 
     Among rows that a condition leaves out, it does not know the first and the last that it leaves in.

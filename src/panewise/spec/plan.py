@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from panewise.errors import SpecError
-from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
+from panewise.spec.aggregates import Aggregates, Calls, aggregates
 from panewise.spec.frames import RowWindows, Scheme
 from panewise.spec.punctuate import Punctuation
 
@@ -25,12 +25,12 @@ class PlanSpec:
     tie_break: tuple[str, ...] = ()
     ties: str = "all"
     punctuation: Punctuation | None = None
-    calls: tuple[tuple[str, Aggregate], ...] = ()
+    calls: Calls = ()
     """Aggregates over the rows of each segment, by the names of their results."""
     following: PlanSpec | None = None
     """The plan over the segments of this one."""
 
-    def asked(self, agg: Aggregates | None) -> tuple[tuple[str, Aggregate], ...]:
+    def asked(self, agg: Aggregates | None) -> Calls:
         """These aggregates, or else those of the plan."""
         if agg is not None and self.calls:
             raise SpecError(
