@@ -222,17 +222,15 @@ class Fill:
         tables = {name: calls for name, calls in rest.items() if name not in streams}
         self._check_late(tables)
         live = self._framing.isStreaming
-        found = segments = None if live and streams else self._segments(fused)
         if live and streams:
             found = self._streamed(self._framing, fused, streams, options)
+        else:
+            found = self._framing if self._stored and tables else self._segments(fused)
         for name, calls in tables.items():
             side = self._sources[name]
-            assert found is not None
             # segments as they are stored can be read by whoever reads the rows
-            files = self._framing if self._stored and found is segments else None
-            stored = Stored(found, self._plan.keys, side.df, side.filling, calls, self._options.shards, files=files)
-            found = aggregated(stored, keep_empty)
-        assert found is not None
+            given = (side.df, side.filling, calls, self._options.shards)
+            found = aggregated(Stored(found, self._plan.keys, *given, stored=found is self._framing), keep_empty)
         return self._streamed(found, {}, streams, options) if streams and not live else found
 
     def _streamed(

@@ -133,6 +133,13 @@ class Tallies:
         states = [states.take(chosen) for states in self.reduced]
         return Tallies(self.aggregation, self.floats[some], self.ints[some], states)
 
+    @staticmethod
+    def joined(some: Sequence[Tallies]) -> Tallies:
+        """Of some segments, and more segments."""
+        floats, ints = (np.concatenate([getattr(each, name) for each in some]) for name in ("floats", "ints"))
+        states = [pa.concat_arrays(each) for each in zip(*(tallies.reduced for tallies in some), strict=True)]
+        return Tallies(some[0].aggregation, floats, ints, states)
+
     def first(self, count: int) -> Tallies:
         """Of the first segments; what is added to them is added to these."""
         states = [states.slice(0, count) for states in self.reduced]
@@ -140,10 +147,7 @@ class Tallies:
 
     def grown(self, count: int) -> Tallies:
         """With so many more, of no rows yet."""
-        more = Tallies.empty(count, self.aggregation)
-        states = [pa.concat_arrays(both) for both in zip(self.reduced, more.reduced, strict=True)]
-        floats, ints = np.concatenate([self.floats, more.floats]), np.concatenate([self.ints, more.ints])
-        return Tallies(self.aggregation, floats, ints, states)
+        return Tallies.joined([self, Tallies.empty(count, self.aggregation)])
 
     def columns(self) -> dict[str, pa.Array]:
         """As columns beside the segments."""

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel.bundle import dump, load
+from panewise.kernel.compiled import compiled
 from panewise.kernel.fill import FillLayout, Tallies, furthest, located, pairs, reach, sorted_rows, together
 from panewise.kernel.keys import codes, slots_of
 from panewise.kernel.page import Array, in_one
@@ -168,7 +169,16 @@ def filled(layout: FillLayout, chunk: bytes, page: bytes | None) -> bytes | None
 def partial(layout: FillLayout, segments: pa.Table, tallies: Tallies) -> bytes:
     """A partial result: segments of a chunk and their tallies."""
     tables = {"segments": _own(layout, segments, (UID,)), "tallies": pa.table(tallies.columns())}
-    return dump({name: table.combine_chunks() for name, table in tables.items()}, {})
+    return dump({name: table.combine_chunks() for name, table in tables.items()}, {}, compressed=True)
+
+
+@compiled
+def _in_order(slots: Any, lo: Any) -> Any:
+    """Whether segments stand by key, and those of a key by where they begin."""
+    for i in range(1, len(slots)):
+        if slots[i] < slots[i - 1] or (slots[i] == slots[i - 1] and lo[i] < lo[i - 1]):
+            return False
+    return True
 
 
 class Taker:
@@ -185,11 +195,12 @@ class Taker:
         lo, hi = (np.concatenate([chunk.column(name).to_numpy() for chunk in self._chunks]) for name in (_LO, _HI))
         slots, firsts = codes(self._keys, len(lo))
         self._keys = [key.take(pa.array(firsts)) for key in self._keys]
-        self._order = np.lexsort((lo, slots))
         self._edges = np.concatenate([[0], np.cumsum(np.bincount(slots, minlength=1))])
-        lo, hi = lo[self._order], hi[self._order]
+        self._order, owners = np.arange(len(lo)), slots
+        if not _in_order(slots, lo):
+            self._order = np.lexsort((lo, slots))
+            lo, hi, owners = lo[self._order], hi[self._order], slots[self._order]
         self._bounds = (lo, hi, furthest(hi, self._edges))
-        owners = slots[self._order]
         self.may_repeat = bool(((lo[1:] == lo[:-1]) & (owners[1:] == owners[:-1])).any())
         self._tallies = Tallies.empty(len(lo), layout.aggregation)
         self._taken = np.zeros(len(lo), np.bool_)
@@ -249,12 +260,15 @@ class Merger:
         # whether a column may be null differs between partial results
         segments = pa.concat_tables([each for each, _ in some], promote_options="default").combine_chunks()
         found, firsts = self._told_apart(segments)
-        tallies = Tallies.empty(len(firsts), self._aggregation)
-        place = 0
-        for each, more in some:
-            tallies.merge(found[place : place + len(each)], more)
-            place += len(each)
-        return segments.take(pa.array(firsts)), tallies
+        tallies = Tallies.joined([each for _, each in some])
+        if len(firsts) == len(found):
+            return segments, tallies
+        # few are in several partial results: those where rows of two tasks meet
+        again = np.ones(len(found), bool)
+        again[firsts] = False
+        kept = tallies.of(firsts)
+        kept.merge(found[again], tallies.of(again))
+        return segments.take(pa.array(firsts)), kept
 
     def _told_apart(self, segments: pa.Table) -> tuple[Array, Array]:
         """A number for each segment, the same for the same one, and where each comes first."""

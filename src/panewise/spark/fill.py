@@ -12,6 +12,7 @@ Rows are never compared with segments one by one, and neither side is held in me
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ SHARDS = 32
 _HELD_BYTES = 1 << 26
 """How many bytes of segments are held in memory while rows are scanned: for more, rows are scanned again."""
 
-_PARTIAL = "shard int, partial binary"
+_PARTIAL = T.StructType([T.StructField("shard", T.IntegerType()), T.StructField("partial", T.BinaryType())])
 _NUMBER = {True: "double", False: "bigint"}
 
 
@@ -54,18 +55,23 @@ class Stored:
         calls: Calls,
         shards: int | None,
         whole_rows: bool = False,
-        files: DataFrame | None = None,
+        stored: bool = False,
     ) -> None:
-        """`files` is where the segments come from, if they are stored; there may be repeats in it."""
-        self.segments, self.keys, self.df, self.shards = segments, keys, df, shards or SHARDS
-        self._files = files
+        """`segments` are each there once; but there may be repeats in them if they are `stored` ones, as they lie."""
+        self.keys, self.df, self.shards = keys, df, shards or SHARDS
+        self._given, self._stored = segments, stored
         self.applied = apply_filling(filling, calls, df, segments.schema, keys, Dealt(self.shards, whole_rows))
         self.layout: FillLayout = self.applied.layout
         self.schema = T.StructType([T.StructField(f.name, f.dataType) for f in segments.schema.fields])
 
+    @cached_property
+    def segments(self) -> DataFrame:
+        """The segments, each once."""
+        return self._given.dropDuplicates() if self._stored else self._given
+
     def scan(self) -> Scan | str:
         """How workers read the rows themselves, or why Spark does."""
-        return scan_of(self.df, self.segments, self.keys, self.layout, self._files)
+        return scan_of(self.df, self._given, self.keys, self.layout, self._stored)
 
     def _pieces(self, side: str) -> str:
         number = _NUMBER[self.layout.progress.unit == "real"]

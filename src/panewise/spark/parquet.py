@@ -29,11 +29,13 @@ __all__ = ["Parquet", "Unit", "parquet_of", "relation_of", "span", "unsettled"]
 Unit = tuple[str, float, float]
 """A file, and which part of its rows, from 0 to 1."""
 
-_BATCH_ROWS = 1 << 20
+_BATCH_ROWS = 1 << 19
 _LEAST, _MOST = 4 << 20, 128 << 20
 """How many bytes of a file are one unit of work."""
 _EACH, _EACH_BYTES = 4, 32 << 20
 """How many tasks there are for a core at most, and how many bytes a task has at least."""
+_FEW = 16
+"""How many files are looked into before threads are worth their while."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
@@ -199,8 +201,11 @@ def _all_unlike(files: Sequence[tuple[str, int]], schema: pa.Schema) -> str:
         except (OSError, pa.ArrowException) as e:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
+    paths = [path for path, _ in files]
+    if len(paths) <= _FEW:
+        return next((why for why in map(looked_into, paths) if why), "")
     with ThreadPoolExecutor(8) as pool:
-        return next((why for why in pool.map(looked_into, [path for path, _ in files]) if why), "")
+        return next((why for why in pool.map(looked_into, paths) if why), "")
 
 
 def _unlike(file: Any, schema: pa.Schema) -> str:

@@ -92,10 +92,8 @@ def _distinct(segments: pa.Table) -> Array:
     return codes([column.combine_chunks() for column in segments.flatten().columns], len(segments))[1]
 
 
-def scan_of(
-    df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: FillLayout, stored: DataFrame | None
-) -> Scan | str:
-    """How Python workers can read the rows of a DataFrame themselves; or why they can't."""
+def scan_of(df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: FillLayout, stored: bool) -> Scan | str:
+    """How Python workers can read the rows of a DataFrame themselves, and `stored` segments; or why they can't."""
     given, calls = layout.filling, layout.agg
     if isinstance(given.punctuation, InBand):
         return "some rows are punctuations"
@@ -121,7 +119,7 @@ def scan_of(
     why = _refused(layout, rows.schema, own, keys)
     if why:
         return why
-    files = "" if stored is None else parquet_of(stored, stored.columns, "UTC")
+    files = parquet_of(segments, segments.columns, "UTC") if stored else ""
     return Scan(rows, given, calls, own, keys, files if isinstance(files, Parquet) and _is_small(files) else None)
 
 
