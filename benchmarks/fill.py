@@ -87,7 +87,7 @@ def main() -> int:
             "framing alone": lambda: ALONE.segments(rows),
             "fused fill": lambda: ALONE.fill(rows, rows).agg(AGG),
         }
-        best = take_turns(jobs, given.times, console, runs=2)
+        best = take_turns(jobs, given.times, console)
         for name, took in best.items():
             base = "framing alone" if "fused" in name or "framing" in name else "fill"
             table.add_row(name, f"{took:.2f}", f"{took / best[base]:.2f}")

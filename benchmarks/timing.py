@@ -32,23 +32,26 @@ def bench(**settings: str) -> Iterator[tuple[SparkSession, Path]]:
         shutil.rmtree(folder)
 
 
-def _seconds(build: Callable[[], DataFrame], runs: int) -> float:
-    """How long it takes to build and compute it, the last time of some."""
-    for _ in range(runs):
-        began = time.perf_counter()
-        build().write.format("noop").mode("overwrite").save()
+def _seconds(build: Callable[[], DataFrame]) -> float:
+    """How long it takes to build and compute it."""
+    began = time.perf_counter()
+    build().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began
 
 
-def take_turns(
-    jobs: Mapping[str, Callable[[], DataFrame]], times: int, console: Console, runs: int = 1
-) -> dict[str, float]:
-    """The best time of each. Of two runs in a turn the second counts: the first has traces of what ran before."""
-    best = dict.fromkeys(jobs, float("inf"))
+def take_turns(jobs: Mapping[str, Callable[[], DataFrame]], times: int, console: Console) -> dict[str, float]:
+    """The best time of each, of so many in a row.
+
+    All have run once before anything is timed, and each runs once more before its turn: what ran before it leaves
+    traces, of memory and of workers that have stopped.
+    """
+    best = {}
     with WorkerMemory() as memory, console.status("timing"):
-        for _ in range(times):
-            for name, build in jobs.items():
-                best[name] = min(best[name], _seconds(build, runs))
+        for build in jobs.values():
+            _seconds(build)
+        for name, build in jobs.items():
+            _seconds(build)
+            best[name] = min(_seconds(build) for _ in range(times))
     console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
     return best
 
