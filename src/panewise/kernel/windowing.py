@@ -88,6 +88,13 @@ def _found(slots: Any, at_panes: Any, heads: Any, owners: Any, panes: Any, count
 
 
 @compiled
+def _counted(counts: Any, found: Any) -> None:
+    """Add one for each row to the count of its entry."""
+    for e in found:
+        counts[e] += 1
+
+
+@compiled
 def _next_window(panes: Any, each: Any, whole: Any, keep: Any, w: Any, i: Any, j: Any) -> Any:
     """The first window from w on that has a pane, with the run of panes i to j that it has; none where i is j.
 
@@ -188,9 +195,9 @@ class Entries:
         """Add rows, each at its place, to their keys, of which there are so many by now."""
         found = self._grown(slots, places, keys)
         self._tallies.own(found, inputs, at)
-        self._rows[: self._count] += np.bincount(found, minlength=self._count)
+        _counted(self._rows, found)
         if marked is not None:
-            self._marks[: self._count] += np.bincount(found[marked], minlength=self._count)
+            _counted(self._marks, found[marked])
 
     def merge(self, slots: Array, places: Array, rows: Array, marks: Array, tallies: Tallies, keys: int) -> None:
         """Add what others have added up."""

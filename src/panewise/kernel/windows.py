@@ -32,6 +32,8 @@ _SLIDES = 1_000_000
 """How many windows a row is in, at most."""
 _ALL = 1 << 60
 """More panes than there are."""
+_NEAR = 1 << 61
+"""Numbers that can be added without running over."""
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -204,13 +206,20 @@ class Grid:
 def _whole_panes(at: Any, slide: Any, slides: Any, phase: Any, rest: Any) -> Any:
     """The slide of each instant, counted from the origin; twice that, and one more past `rest`, if there is one."""
     found = np.empty(len(at), np.int64)
+    # the next row is likely to lie in the slide of the one before, and to divide takes long
+    j = low = high = np.int64(0)
     for i in range(len(at)):
-        j = at[i] // slide
-        within = at[i] - j * slide - phase
-        if within < 0:
-            within += slide
-            j -= 1
-        j -= slides
+        within = at[i] - low
+        if at[i] < low or at[i] >= high:
+            j = at[i] // slide
+            within = at[i] - j * slide - phase
+            if within < 0:
+                within += slide
+                j -= 1
+            j -= slides
+            low = high = np.int64(0)
+            if -_NEAR < at[i] < _NEAR and slide < _NEAR:
+                low, high = at[i] - within, at[i] - within + slide
         found[i] = 2 * j + (1 if within >= rest else 0) if rest else j
     return found
 
@@ -219,12 +228,15 @@ def _whole_panes(at: Any, slide: Any, slides: Any, phase: Any, rest: Any) -> Any
 def _real_panes(at: Any, slide: Any, origin: Any) -> Any:
     """The slide of each instant, by the edges themselves: a quotient may round to the next one."""
     found = np.empty(len(at), np.int64)
+    j, low, high = np.int64(0), origin, origin
     for i in range(len(at)):
-        j = np.int64(np.floor((at[i] - origin) / slide))
-        while at[i] < origin + j * slide:
-            j -= 1
-        while at[i] >= origin + (j + 1) * slide:
-            j += 1
+        if not low <= at[i] < high:
+            j = np.int64(np.floor((at[i] - origin) / slide))
+            while at[i] < origin + j * slide:
+                j -= 1
+            while at[i] >= origin + (j + 1) * slide:
+                j += 1
+            low, high = origin + j * slide, origin + (j + 1) * slide
         found[i] = j
     return found
 
