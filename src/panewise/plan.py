@@ -15,6 +15,7 @@ from panewise.spec.emit import emit as checked_emit
 from panewise.spec.explain import explain
 from panewise.spec.fill import FillOptions
 from panewise.spec.plan import TIES, PlanSpec
+from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import Punctuation
 from panewise.spec.punctuate import punctuation as checked_punctuation
 
@@ -61,6 +62,7 @@ class Plan(PlanSpec):
         shards: int | None = None,
         control: str | None = None,
         clock: DataFrame | None = None,
+        prods: Any = None,
         observation: Observation | None = None,
     ) -> DataFrame:
         """The segments of a DataFrame, one row each, with aggregates over their rows.
@@ -70,8 +72,9 @@ class Plan(PlanSpec):
         column of that name (`pw.outputs` tells them apart); `punctuations` adds how far each shard has come, in a
         column `punctuation`: no segment to come starts at or before its `start`, or ends at or before its `end`;
         `shards` is how many parts the keys are dealt to, for good; `control` is a folder through which a running query
-        is told things (`pw.Control`); `clock` a stream with a `timestamp` that ticks for `idle_after`, in place of
-        Spark's own rate source.
+        is told things (`pw.Control`); `clock` a stream with a `timestamp` that ticks for `idle_after` and prodders, in
+        place of Spark's own rate source; `prods` says where requests for early answers come from (`pw.prodder`,
+        `pw.prods_in`, `pw.prods_from`, several of them, or True for the control folder alone).
 
         Of a batch: `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action
         has run.
@@ -85,8 +88,9 @@ class Plan(PlanSpec):
                     "`observation` is for a batch; a stream is watched while it runs. Use pw.progress(query)."
                 )
             return of_stream(
-                self, df, agg, sent, late=late, punctuations=punctuations, shards=shards, control=control, clock=clock
-            )
+                self, df, agg, sent, late=late, punctuations=punctuations, shards=shards, control=control, clock=clock,
+                prods=checked_prods(prods),
+            )  # fmt: skip
         from panewise.spark.batch import segments
 
         given = {
@@ -95,6 +99,7 @@ class Plan(PlanSpec):
             "shards": shards,
             "control": control,
             "clock": clock,
+            "prods": prods,
         }
         for name, value in given.items():
             if value is not None:

@@ -19,6 +19,7 @@ from conformance.transcripts import Story, plain, told
 from panewise.jobs import plan_from_mapping
 from panewise.kernel.arrivals import REASONS
 from panewise.local.stream import LocalStream
+from panewise.spec.prod_tables import prods_from_value
 from spark.tables import settings
 
 if TYPE_CHECKING:
@@ -53,14 +54,21 @@ def batch(story: Story, spark: SparkSession) -> Telling:
 
 def local_stream(story: Story) -> Telling:
     """A stream in one process."""
-    stream = LocalStream(plan_from_mapping(story.plan), story.agg, **story.stream)
+    stream = LocalStream(plan_from_mapping(story.plan), story.agg, **_options(story))
     steps = []
     for step in story.steps or ():
         clock = None if step.tick is None else _clock(step.tick)
         rows = story.table(step.rows)
-        steps.append(told(stream.feed(rows, until=story.until(step), clock=clock, final=step.final)))
+        made = stream.feed(rows, until=story.until(step), clock=clock, final=step.final, prod=story.asked(step))
+        steps.append(told(made))
     assert sum(stream.counts[reason] for reason in REASONS) == len(stream.late)
     return Telling(steps, [plain(row) for row in stream.late])
+
+
+def _options(story: Story) -> dict[str, Any]:
+    """How a stream is run, as Python has it."""
+    given = dict(story.stream)
+    return given | ({"prods": prods_from_value("prods", given["prods"])} if "prods" in given else {})
 
 
 def _clock(tick: float) -> datetime:
@@ -92,8 +100,8 @@ class _Query:
         self._story, self._folder, self._telling = story, folder, Telling()
         for name in ("rows", "control", "clock"):
             (folder / name).mkdir()
-        options: dict[str, Any] = {"shards": 1, **story.stream, "control": str(folder / "control")}
-        if "idle_after" in story.plan["punctuation"]:
+        options: dict[str, Any] = {"shards": 1, **_options(story), "control": str(folder / "control")}
+        if any(step.tick is not None for step in story.steps or ()):
             options["clock"] = spark.readStream.schema("timestamp timestamp").parquet(str(folder / "clock"))
         df = spark.readStream.schema(story.ddl).parquet(str(folder / "rows"))
         self._late = "then" not in story.plan
@@ -130,6 +138,10 @@ class _Query:
         commands = [{"kind": "final"}] if step.final else []
         if step.until is not None:
             commands.append({"kind": "punctuation", "until": str(self._story.until(step))})
+        for asked in self._story.asked(step):
+            until = asked.pop("until", None)
+            told = {} if until is None else {"until": str(until)}
+            commands.append({"kind": "prod", **told, "key": json.dumps(asked)})
         if commands:
             (self._folder / "control" / f"{number}.json").write_text("\n".join(map(json.dumps, commands)))
         if step.tick is not None:

@@ -17,6 +17,8 @@ AT_ONCE, IN_STEPS = ("local", "batch"), ("local_stream", "stream")
 GROUP = 8
 """How many stories are told by streams on Spark before the next test goes on."""
 
+_STEPS = ("until", "tick", "prods")
+"""What a step may bring besides rows."""
 _KINDS = ("scheme", "kind", "emit")
 """Options of which every value is worth a story of its own."""
 
@@ -31,7 +33,7 @@ def _features(story: Story) -> set[Any]:
     options = {**framing, **story.plan.get("punctuation", {}), **story.stream}
     found: set[Any] = {(option, value) if option in _KINDS else option for option, value in options.items()}
     found |= {story.at, "agg" if story.agg else "rows", *(late["reason"] for late in story.late)}
-    return found | {name for step in story.steps or () for name in ("until", "tick") if getattr(step, name) is not None}
+    return found | {name for step in story.steps or () for name in _STEPS if getattr(step, name)}
 
 
 def _representative() -> set[str]:
@@ -118,7 +120,7 @@ def _found(story: Story, telling: Telling) -> list[str]:
     found = []
     for i, step in enumerate(steps):
         ours = telling.steps[i] if i < len(telling.steps) else []
-        found += [f"step {i + 1}: {said}" for said in differences(story.expected(step.segments), ours)]
+        found += [f"step {i + 1}: {said}" for said in differences(story.expected(step.segments, step.early), ours)]
     found += [f"after the last step: {row}" for rows in telling.steps[len(steps) :] for row in rows]
     return found + [f"late row {said}" for said in differences(story.expected_late, telling.late)]
 

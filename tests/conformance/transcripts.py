@@ -52,13 +52,16 @@ def python(kind: str, value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """A micro-batch: rows, then what is told (a promise, the clock in seconds, the end), and what it lets go."""
+    """A micro-batch: rows, then what is told (a promise, the clock in seconds, prods, the end), and what it lets go."""
 
     rows: Sequence[Sequence[Any]] = ()
     until: Any = None
     tick: float | None = None
     final: bool = False
+    prods: Sequence[Mapping[str, Any]] = ()
     segments: Sequence[Mapping[str, Any]] = ()
+    early: Sequence[Mapping[str, Any]] = ()
+    """Answers to prods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,7 @@ class Story:
     late: Sequence[Mapping[str, Any]] = ()
     """In steps: the rows that break a promise, or count nowhere, each with its `reason`."""
     stream: Mapping[str, Any] = field(default_factory=dict)
-    """In steps: `emit`, `fragment_every` and `shards`."""
+    """In steps: `emit`, `fragment_every`, `shards` and `prods`."""
     only_in_steps: bool = False
     """Where a row counts in some windows and not in others, for coming late."""
     error: str | None = None
@@ -98,8 +101,9 @@ class Story:
         names = {*self.keys, "id", "start", "end", "bounds", "rows", *self.last.get("agg", self.agg)}
         names |= {"gap"} if self.last.get("gaps") else set()
         names |= {"part"} if self.sends_parts else set()
-        for segment in [*(self.segments or ()), *(s for step in self.steps or () for s in step.segments)]:
-            if set(segment) - {"status"} != names:
+        in_steps = [s for step in self.steps or () for s in (*step.segments, *step.early)]
+        for segment in [*(self.segments or ()), *in_steps]:
+            if set(segment) - {"status", "certain", "number"} != names:
                 raise ValueError(f"{self.name!r} must tell {sorted(names)} of every segment: {segment}")
 
     @property
@@ -136,17 +140,33 @@ class Story:
             }
         )
 
+    @property
+    def prodded(self) -> bool:
+        """Whether there are early answers."""
+        return bool(self.stream.get("prods"))
+
+    def asked(self, step: Step) -> list[dict[str, Any]]:
+        """What prods of a step ask for, as Python has it."""
+        kinds = {**self.columns, "until": self.at}
+        return [{name: python(kinds[name], value) for name, value in prod.items()} for prod in step.prods]
+
     def until(self, step: Step) -> Any:
         """What a step promises, as Python has it."""
         return python(self.at, step.until)
 
-    def expected(self, segments: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
-        """Segments that must come out, as Python has them."""
+    def expected(
+        self, segments: Sequence[Mapping[str, Any]] | None, early: Sequence[Mapping[str, Any]] = ()
+    ) -> list[dict[str, Any]]:
+        """Segments that must come out, as Python has them, and early answers."""
         known = {key: self.columns[key] for key in self.keys if key in self.columns}
         kinds = {**known, **dict.fromkeys(("start", "end"), self.at)}
+        finals: dict[str, Any] = {"status": "final"}
+        finals |= {"timing": "final", "number": None, "certain": True} if self.prodded else {}
+        earlies = {"status": "partial", "timing": "early", "number": 0, "certain": True}
         return [
-            {"status": "final", **{name: python(kinds.get(name, ""), value) for name, value in segment.items()}}
-            for segment in segments or ()
+            {**own, **{name: python(kinds.get(name, ""), value) for name, value in segment.items()}}
+            for own, some in ((finals, segments or ()), (earlies, early))
+            for segment in some
         ]
 
     @property
@@ -222,6 +242,7 @@ def told(table: pa.Table) -> list[dict[str, Any]]:
     """The segments that an executor reports, or late rows, in the words of a transcript."""
     result = []
     for row in table.to_pylist():
+        row.pop("early", None)
         inner = row.pop("segment" if "segment" in row else "row")
         result.append(plain({**row, **inner}))
     return result

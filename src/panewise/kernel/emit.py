@@ -10,6 +10,7 @@ import pyarrow as pa
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.operator import Segments
+from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import HysteresisFrames, Scheme, ThresholdFrames
@@ -51,13 +52,13 @@ class Emitter:
         fields += [pa.field(output.name, output.type) for output in aggregation.outputs]
         self.schema = pa.schema(fields)
 
-    def batch(self, keys: Sequence[pa.Array], found: Segments) -> pa.RecordBatch:
-        """One batch; `keys` holds the key of every group of the page."""
+    def batch(self, keys: Sequence[pa.Array], found: Segments, certain: Array | None = None) -> pa.RecordBatch:
+        """One batch; `keys` holds the key of every group of the page. What is not certain has no id."""
         flags = found.flags
         owner = pa.array(found.group)
         segment = pa.StructArray.from_arrays(
             [
-                pa.array(found.ids),
+                pa.array(found.ids, mask=None if certain is None else ~certain),
                 self._progress.bounds(found.start),
                 self._progress.bounds(found.end),
                 _BOUNDS.take(pa.array(flags & (sg.START_INCLUDED | sg.END_INCLUDED))),

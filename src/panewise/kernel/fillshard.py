@@ -99,7 +99,7 @@ class FillShard:
                 raw.append(data)
             for i in range(len(sides)) if side == EVERY else () if side is None else (side,):
                 if "seen" in facts:
-                    sides[i].seen.append(Seen.read(self._progress, facts["seen"], tables.get("sources")))
+                    sides[i].seen.append(Seen.read(self._progress, facts["seen"], tables))
                 elif "rows" in tables:
                     sides[i].rows.append((tables["keys"], tables["rows"]))
                 else:

@@ -151,6 +151,14 @@ class Follow:
         promised = self.promise(np.array([given], self.progress.dtype))
         return promised[0].item() if self.grid is not None else self.progress.bounds(promised)[0].as_py()
 
+    def asked(self, until: Any) -> Any:
+        """What a prod asks for, as an `at` of the rows; None is all."""
+        if until is None or self.grid is None:
+            return until
+        given = self.progress.numbers(pa.array([until], self.progress.type))
+        # the last window that ends by then; in ids, it ends with the next
+        return int(self.grid.pane_of(given)[0] // self.grid.panes[0])
+
     def passed(self, passed: tuple[Any, Any]) -> tuple[Any, Any]:
         """How far results have come, by their starts and ends: of window-ids, by the bounds of the next window."""
         if self.grid is None:

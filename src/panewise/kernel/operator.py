@@ -77,9 +77,14 @@ class Segments:
         return len(self.group)
 
     def slice(self, first: int, count: int) -> Segments:
-        """Some of them."""
+        """Some of them, next to each other."""
         made: dict[str, Any] = {name: getattr(self, name)[first : first + count] for name in _ARRAYS}
         return Segments(**made, reduced=tuple(each.slice(first, count) for each in self.reduced))
+
+    def of(self, chosen: Array) -> Segments:
+        """Some of them."""
+        made: dict[str, Any] = {name: getattr(self, name)[chosen] for name in _ARRAYS}
+        return Segments(**made, reduced=tuple(each.filter(pa.array(chosen)) for each in self.reduced))
 
 
 def joined(some: Sequence[Segments]) -> Segments:

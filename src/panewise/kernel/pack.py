@@ -21,11 +21,12 @@ from panewise.kernel.punctuate import Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout
 from panewise.spec.punctuate import Passed
 
-__all__ = ["FINAL", "OTHER", "PAGE_ROWS", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
+__all__ = ["EARLY", "FINAL", "OTHER", "PAGE_ROWS", "PROD", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
 
-ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER = range(6)
+ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER, PROD, EARLY = range(8)
 """Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock; a row
-that is not wanted, and only says how far its source has come."""
+that is not wanted, and only says how far its source has come; a request for what ends up to its `at`, of the keys that
+it names; a row that is there for the answer to it only."""
 
 PAGE_ROWS = 1 << 19
 """How many rows are gathered before they are dealt: fewer make small pages, more take memory."""
@@ -60,8 +61,7 @@ class Packer:
         if rows:
             yield from self._deal(pa.Table.from_batches(gathered))
         if self._noticed:
-            tables = {} if self._seen.sources is None else {"sources": self._seen.sources}
-            page = dump(tables, {"seen": self._seen.facts(), **self._label})
+            page = dump(self._seen.tables, {"seen": self._seen.facts(), **self._label})
             yield from ((shard, page) for shard in range(self._shards))
 
     def _deal(self, elements: pa.Table) -> Iterator[tuple[int, bytes]]:
@@ -74,6 +74,9 @@ class Packer:
             if len(named):
                 about = elements.take(pa.array(named)).select(["shard", *self._keys, "at"])
                 yield from self._pages(about, "promises")
+            if (kinds == EARLY).any():
+                mine = elements.filter(pa.array(kinds == EARLY)).drop_columns(["clock", *self._sources])
+                yield from self._pages(mine.combine_chunks(), "early")
             if (kinds == OTHER).any():
                 yield from self._passed(elements.filter(pa.array(kinds == OTHER)).combine_chunks())
             elements = elements.filter(pa.array(kinds == ROW))
@@ -87,6 +90,8 @@ class Packer:
         passed = isinstance(self._layout.plan.punctuation, Passed)
         sources = [promises.column(name).combine_chunks() for name in self._sources] if passed else []
         self._seen.promise(self._progress.numbers(promises.column("at").combine_chunks()), sources)
+        if (kinds == PROD).any():
+            self._seen.ask(elements.filter(pa.array(kinds == PROD)).select([*self._keys, "at"]))
         if (kinds == TICK).any():
             ticks = elements.column("clock").filter(pa.array(kinds == TICK)).drop_null()
             self._seen.clock = max([self._seen.clock, *ticks.to_pylist()])

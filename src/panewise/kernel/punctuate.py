@@ -8,7 +8,7 @@ of the micro-batch that brings it, so that no row is late for the sake of its ne
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,8 @@ class Seen:
     """The largest `at`."""
     sources: pa.Table | None = None
     """Source columns s0, ... and `at`: the largest of each."""
+    prods: pa.Table | None = None
+    """Keys k0, ... and `at`: what is asked for."""
 
     def facts(self) -> dict[str, Any]:
         """All but the sources, as JSON takes it."""
@@ -83,12 +85,23 @@ class Seen:
         }
 
     @classmethod
-    def read(cls, progress: Progress, facts: dict[str, Any], sources: pa.Table | None) -> Seen:
-        """The inverse of `facts`."""
+    def read(cls, progress: Progress, facts: dict[str, Any], tables: Mapping[str, pa.Table]) -> Seen:
+        """The inverse of `facts` and `tables`."""
         until = None if facts["until"] is None else progress.dtype(facts["until"])
         top = np.asarray(facts["top"], progress.dtype)
         latest = None if facts["latest"] is None else progress.dtype(facts["latest"])
-        return cls(progress, top, until, facts["clock"], facts["final"], latest, sources)
+        told = (tables.get("sources"), tables.get("prods"))
+        return cls(progress, top, until, facts["clock"], facts["final"], latest, *told)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The rest."""
+        given = {"sources": self.sources, "prods": self.prods}
+        return {name: table for name, table in given.items() if table is not None}
+
+    def ask(self, prods: pa.Table) -> None:
+        """Take note of prods."""
+        self.prods = prods if self.prods is None else pa.concat_tables([self.prods, prods])
 
     def rows(self, plan: Ordered, at: Array, sources: Sequence[pa.Array]) -> None:
         """Take note of rows: their `at`, and where they come from."""

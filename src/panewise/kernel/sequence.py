@@ -19,6 +19,7 @@ from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page
+from panewise.kernel.prod import answer_schema, check_answers
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.windows import grid_of
@@ -26,6 +27,7 @@ from panewise.spec.aggregates import Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import Prods
 from panewise.spec.punctuate import per_key
 
 __all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
@@ -70,6 +72,8 @@ class Layout:
     at_type: pa.DataType
     input_types: tuple[pa.DataType | None, ...]
     emit: Emit = FINAL
+    prods: Prods | None = None
+    """Where prods come from, if early answers are wanted."""
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)
@@ -80,7 +84,9 @@ class Layout:
         if self.emit.every is not None:
             check_amounts((("fragment_every", self.emit.every),), self.progress)
         named = {name.lower() for name, _ in self.agg}
-        own = [name for name in self.emitter.schema.names[len(self.plan.keys) :] if name.lower() not in named]
+        own = [name for name in self.schema.names[len(self.plan.keys) :] if name.lower() not in named]
+        if self.prods is not None:
+            check_answers(named)
         for key in self.plan.keys:
             if key.lower() in own:
                 raise SpecError(
@@ -122,6 +128,12 @@ class Layout:
         # windows of rows are bounded by the numbers of rows
         bounds = Progress("whole", pa.int64()) if isinstance(self.plan.scheme, RowWindows) else self.progress
         return Emitter(self.plan.scheme, keys, bounds, self.aggregation, self.emit)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the results."""
+        schema = self.emitter.schema
+        return schema if self.prods is None else answer_schema(schema, len(self.agg))
 
     @property
     def operator(self) -> SegmentOperator:

@@ -6,7 +6,7 @@ them; what it has passed goes, in order, through the segment operator, which is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,15 @@ from panewise.kernel.arrivals import REASONS, Arrivals
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import KeyTable
+from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array
+from panewise.kernel.prodding import Prodding
 from panewise.kernel.punctuate import Punctuator, Seen
 from panewise.kernel.sequence import Layout, Reader, tied
 from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
+from panewise.spec.emit import Emit
 from panewise.spec.punctuate import Scheduled
 
 __all__ = ["PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
@@ -44,6 +47,8 @@ class Outcome:
     """`reason` and `row`."""
     counts: dict[str, int]
     """rows, a count for every reason, segments, parts; and as of now: segments open, rows waiting, keys."""
+    asked: pa.Table | None = None
+    """The prods that were due: keys k0, ... and `at`."""
 
 
 @compiled
@@ -78,6 +83,7 @@ class Shard:
         self._table = KeyTable(layout.key_types)
         self._last = np.empty(0, self._progress.dtype)
         self._waiting: pa.Table | None = None
+        self.prodding = None if layout.prods is None else Prodding(layout)
         if state is not None:
             self._restore(state)
 
@@ -134,7 +140,9 @@ class Shard:
             tables["waiting"] = self._waiting
         if self.punctuator.sources is not None:
             tables["sources"] = self.punctuator.sources
-        facts = {"plan": self._fingerprint, "progress": self.punctuator.facts(), "totals": self.totals}
+        facts: dict[str, Any] = {"plan": self._fingerprint, "progress": self.punctuator.facts(), "totals": self.totals}
+        if self.prodding is not None:
+            facts["prods"], tables["early"] = self.prodding.facts(), self.prodding.ledger.held
         return pack_state(tables, facts)
 
     def _restore(self, state: bytes) -> None:
@@ -150,18 +158,26 @@ class Shard:
         self._waiting = tables.get("waiting")
         self.punctuator.restore(facts["progress"], tables.get("sources"))
         self.totals |= facts["totals"]
+        # prods may be asked for, or not, at any time
+        if self.prodding is not None and "prods" in facts:
+            self.prodding.restore(facts["prods"], tables.get("early"))
 
     # ---- a micro-batch
 
-    def batch(self, pages: Iterable[bytes], watermark: Any = None) -> Outcome:
-        """Take the pages of a micro-batch, in any order, and give what became of them."""
-        seen, rows, promises = [], [], []
+    def batch(self, pages: Iterable[bytes], watermark: Any = None, now: int = -1) -> Outcome:
+        """Take the pages of a micro-batch, in any order, and give what became of them.
+
+        `now` is the time in microseconds, where no clock ticks among the rows.
+        """
+        seen, rows, promises, early = [], [], [], []
         for data in pages:
             tables, facts = load(data)
             if "seen" in facts:
-                seen.append(Seen.read(self._progress, facts["seen"], tables.get("sources")))
+                seen.append(Seen.read(self._progress, facts["seen"], tables))
             elif "rows" in tables:
                 rows.append((tables["keys"], tables["rows"]))
+            elif "early" in tables:
+                early.append((tables["keys"], tables["early"]))
             else:
                 promises.append((tables["keys"], tables["promises"]))
         before = self.punctuator.until
@@ -175,7 +191,13 @@ class Shard:
         if about is not None:
             self._arrivals.promise(about, of)
         found = self._advance(table, slots)
-        segments = self._emitter.batch(self._table.columns, found) if len(found) else None
+        asked = None
+        if self.prodding is not None:
+            clock = self.punctuator.clock if self.punctuator.clock >= 0 else now
+            asked = self.prodding.due(seen, clock)
+            segments = self._answers(self.prodding, found, asked, self._gather(early), clock)
+        else:
+            segments = self._emitter.batch(self._table.columns, found) if len(found) else None
         partial = (found.flags & sg.PARTIAL_FLAG) != 0
         counts |= {
             "segments": int((~partial).sum()),
@@ -187,7 +209,69 @@ class Shard:
         first = {"keys_found": self._first_found(found, partial)}
         for name in TOTALS:
             self.totals[name] += {**counts, **first}[name]
-        return Outcome(segments, late, counts)
+        return Outcome(segments, late, counts, asked)
+
+    # ---- prods
+
+    def _answers(
+        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: tuple[pa.Table | None, Array], clock: int
+    ) -> pa.RecordBatch | None:
+        """Final answers, then early ones: what has just become final needs no other.
+
+        `more` are rows that are there for early answers only.
+        """
+        keys, made = self._table.columns, []
+        if len(found):
+            made.append(prodding.finals(found, keys, clock))
+        if asked is not None:
+            open_ones, certain = self._early(*more)
+            some = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
+            made += [] if some is None else [some]
+        if len(self._table):
+            passed = self._operator.promise(self._arrivals.until, self._progress)
+            prodding.forget(passed, bool(self.punctuator.final))
+        return pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else None
+
+    def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
+        """The segments of the rows so far, but for those sent, and which of them are certain; nothing changes."""
+        operator, arrivals, punctuator, count = self._operator, self._arrivals, self.punctuator, len(self._table)
+        state = {name: array.copy() for name, array in operator.state(count).items()}
+        kept = {name: array.copy() for name, array in self._kept().items()}
+        waiting, until, last, reached, final = (
+            self._waiting, arrivals.until, self._last, punctuator.until, punctuator.final
+        )  # fmt: skip
+        certain = self._certain(state)
+        # as if this were the end of the stream
+        everything = self._progress.everything
+        arrivals.until, self._last = np.full(count, everything, self._progress.dtype), last.copy()
+        punctuator.until, punctuator.final = everything, True
+        try:
+            found = self._advance(fresh, slots)
+        finally:
+            operator.resume(state)
+            self._resume(kept)
+            self._waiting, arrivals.until, self._last = waiting, until, last
+            punctuator.until, punctuator.final = reached, final
+        return found, certain(found)
+
+    def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:
+        """Which segments are certain to come: of those under way, the ones that a part could be sent of."""
+        count, layout = len(self._table), self._layout
+        operator = SegmentOperator(layout.plan.scheme, self._progress, layout.aggregation, Emit("updates"))
+        operator.restore(dict(state))
+        reached = self._arrivals.until
+        promised = (reached > self._progress.nothing, reached, self._progress.above(reached))
+        offsets, ends = np.zeros(count + 1, np.int64), np.zeros(count, bool)
+        none = np.empty(0, self._progress.dtype)
+        page = self._reader.page(self._reader.empty(), none, offsets, np.arange(count), ends, promised)
+        sure = operator.on_page(page)
+        known = set(zip(sure.group.tolist(), sure.start.tolist(), strict=True))
+
+        def certain(found: Any) -> Array:
+            named = zip(found.group.tolist(), found.start.tolist(), strict=True)
+            return np.fromiter((each in known for each in named), bool, len(found)) | (found.part > 0)
+
+        return certain
 
     def _first_found(self, found: Any, partial: Array) -> int:
         """Of how many keys the first segment is among these."""

@@ -5,6 +5,7 @@ Those number rows in order, so that a row waits, as for frames, until progress h
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,9 @@ class _Counting(Shard):
     def _made(self, layout: Layout) -> Any:
         self._had = np.zeros(0, np.uint8)
         return None
+
+    def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:
+        return lambda found: np.ones(len(found), bool)
 
     def _first_found(self, found: Any, partial: Array) -> int:
         had = np.append(self._had, np.zeros(len(self._table) - len(self._had), np.uint8))

@@ -21,6 +21,7 @@ from panewise.spec.aggregates import Aggregate, Aggregates, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value, WindowScheme
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import InBandProds, Prods
 from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
@@ -86,14 +87,15 @@ def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
 
 @dataclass(frozen=True)
 class Applied:
-    """What the operator sees of a table: k0.., at, b0.., v0.., c0.., a0..; and which rows are punctuations."""
+    """What the operator sees of a table: k0.., at, b0.., v0.., c0.., a0..; which rows are punctuations, and prods."""
 
     rows: pa.Table
     layout: Layout
     promises: pa.Array | None = None
+    prods: pa.Array | None = None
 
 
-def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL) -> Applied:
+def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL, prods: Prods | None = None) -> Applied:
     """Check a plan against a table and evaluate what the operator needs."""
     source, scheme = read(table, plan, calls), plan.scheme
     at = source.at(plan.ordered_by)
@@ -104,7 +106,7 @@ def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL) 
     conditions = [condition_of(option, text, source.rows) for option, text in named]
     inputs = inputs_of(calls, source.rows)
     types = tuple(None if column is None else column.type for column in inputs)
-    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit)
+    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit, prods)
     columns = {f"k{i}": key for i, key in enumerate(keys)}
     columns["at"] = at
     columns |= {f"b{i}": column for i, column in enumerate(breaks)}
@@ -113,11 +115,13 @@ def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL) 
     columns |= {name: column for name, column in zip(input_columns(calls), inputs, strict=True) if name is not None}
     columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(plan))}
     rows = pa.table(columns)
-    if not isinstance(plan.punctuation, InBand):
-        return Applied(rows, layout)
-    return Applied(
-        rows, layout, pc.fill_null(condition_of("condition", plan.punctuation.condition, source.rows), False)
-    )
+    marked = []
+    for given in (plan.punctuation, None if prods is None else prods.in_band):
+        found = None
+        if isinstance(given, (InBand, InBandProds)):
+            found = pc.fill_null(condition_of("condition", given.condition, source.rows), False)
+        marked.append(found)
+    return Applied(rows, layout, *marked)
 
 
 def _checked(plan: object, page_rows: object) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from panewise.errors import InputError, SpecError
+from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
-from panewise.kernel.pack import FINAL, OTHER, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
+from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
+from panewise.kernel.page import in_one
+from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
 from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import Applied, apply_local
@@ -22,6 +27,8 @@ from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import Prods
+from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import Ordered, Passed, check_punctuation, per_key
 
 if TYPE_CHECKING:
@@ -51,6 +58,7 @@ class LocalStream:
         emit: str = "final",
         fragment_every: Any = None,
         shards: int = 1,
+        prods: Any = None,
     ) -> None:
         if plan.scheme.longest:
             raise SpecError(
@@ -69,7 +77,8 @@ class LocalStream:
         shards = 1 if plan.one_sequence else shards
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
-        self._shards = shards
+        self._shards, given = shards, checked_prods(prods)
+        self._prods = replace(given, passes=True) if given is not None and self._rest else given
         self._state: list[bytes | None] = [None] * shards
         self._layout: Layout | None = None
         self._elements: pa.Schema | None = None
@@ -90,14 +99,20 @@ class LocalStream:
         until: Any = None,
         clock: datetime | float | None = None,
         final: bool = False,
+        prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> pa.Table:
-        """One micro-batch: rows, then a punctuation about all keys, a tick of the clock (seconds), or the end."""
-        elements = self._read(rows, until, clock, final)
+        """One micro-batch: rows, then a punctuation about all keys, a tick of the clock (seconds), prods, or the end.
+
+        A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither.
+        """
+        return self._run(self._read(rows, until, clock, final, self._asked(prod)), final)
+
+    def _run(self, elements: pa.Table, final: bool) -> pa.Table:
         assert self._layout is not None
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends = [], [], []
+        found, starts, ends, asked = [], [], [], None
         self.open = self.waiting = self.state_bytes = 0
         for number in range(self._shards):
             shard = new_shard(self._layout, self._shards, self._state[number])
@@ -107,6 +122,7 @@ class LocalStream:
                 ends.append(shard.passed(ends=True))
             self._state[number] = state = shard.state()
             self.state_bytes += len(state)
+            asked = outcome.asked if asked is None else asked
             if outcome.segments is not None:
                 found.append(outcome.segments)
             if outcome.late is not None:
@@ -117,28 +133,71 @@ class LocalStream:
             self.waiting += outcome.counts["waiting"]
         if self._passes:
             self.passed = (min(starts), min(ends))
-        return self._then(pa.Table.from_batches(found, self._layout.emitter.schema), final)
+        return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
 
-    def _then(self, found: pa.Table, final: bool) -> pa.Table:
+    def prod(self, until: Any = None, **key: Any) -> pa.Table:
+        """Ask for what is open: what ends up to `until`, of these keys; an early answer for each."""
+        return self.feed(prod={"until": until, **key})
+
+    def _asked(self, prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
+        """Prods as elements."""
+        asked = [] if prod is None else [prod] if isinstance(prod, Mapping) else [*prod]
+        if asked and self._prods is None:
+            raise SpecError("`prod`: the stream was not told that there are any. Give it `prods=True`.")
+        found = []
+        for each in asked:
+            for name in each:
+                if name != "until" and name not in self._plan.keys:
+                    raise InputError(f"`prod` ({name!r}): no such key. {did_you_mean(name, self._plan.keys)}")
+            named = {f"k{i}": each.get(key) for i, key in enumerate(self._plan.keys)}
+            found.append({"kind": PROD, "at": each.get("until"), **named})
+        return found
+
+    def _then(self, found: pa.Table, asked: pa.Table | None, final: bool) -> pa.Table:
         """What the plans that follow make of segments, and of how far these have come."""
-        passed = self.passed
+        passed, prods = self.passed, self._prods_of(asked)
         for i, following in enumerate(self._rest):
+            plain, early = found, found.slice(0, 0)
+            if self._prods is not None:
+                plain, early = (without_told(found, timing) for timing in ("final", "early"))
             if i == len(self._links):
-                last = self._options if i == len(self._rest) - 1 else {}
-                follow = Follow(following, found.schema)
-                self._links.append((follow, LocalStream(follow.plan(Passed(0)), shards=self._shards, **last)))
+                last = i == len(self._rest) - 1
+                follow = Follow(following, plain.schema)
+                options = {**(self._options if last else {}), "prods": self._prods and Prods(passes=not last)}
+                self._links.append((follow, LocalStream(follow.plan(Passed(0)), shards=self._shards, **options)))
             follow, stream = self._links[i]
-            made = stream.feed(follow.rows(found), until=follow.until(passed), final=final)
+            mine = [{**prod, "until": follow.asked(prod["until"])} for prod in prods]
+            made = stream._feed_early(follow.rows(plain), follow.rows(early), follow.until(passed), final, mine)
             found, passed = follow.bounded(made), follow.passed(stream.passed)
         return found
+
+    def _prods_of(self, asked: pa.Table | None) -> list[dict[str, Any]]:
+        """Prods that were due, by the names of keys."""
+        names = {"at": "until", **{f"k{i}": key for i, key in enumerate(self._plan.keys)}}
+        told = [] if asked is None else asked.to_pylist()
+        return [{names[name]: value for name, value in prod.items()} for prod in told]
+
+    def _feed_early(self, rows: pa.Table, early: pa.Table, until: Any, final: bool, prods: list[Any]) -> pa.Table:
+        """Feed segments of the plan before, final ones and such as are there for early answers only."""
+        keys = (*self._plan.keys, "until")
+        asked = self._asked([{name: prod[name] for name in prod if name in keys} for prod in prods])
+        elements = self._read(rows, until, None, final, asked)
+        if len(early):
+            assert self._elements is not None
+            applied = apply_local(self._plan, self._calls, early, self._emit, self._prods)
+            more = self._tagged(applied, early)
+            kinds = pa.array(np.full(len(more), EARLY, np.int8))
+            more = more.set_column(more.column_names.index("kind"), "kind", kinds)
+            elements = pa.concat_tables([elements, more.cast(elements.schema)])
+        return self._run(elements, final)
 
     def finish(self) -> pa.Table:
         """The end of the stream: everything closes."""
         return self.feed(final=True)
 
-    def _read(self, rows: Table | None, until: Any, clock: Any, final: bool) -> pa.Table:
+    def _read(self, rows: Table | None, until: Any, clock: Any, final: bool, asked: list[dict[str, Any]]) -> pa.Table:
         if rows is not None:
-            applied = apply_local(self._plan, self._calls, rows, self._emit)
+            applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
             if self._layout is not None and applied.layout != self._layout:
                 raise InputError("`rows` has other types than the rows before. Cast its columns, or start anew.")
             self._layout = applied.layout
@@ -149,15 +208,27 @@ class LocalStream:
         else:
             elements = self._elements.empty_table()
         assert self._layout is not None and self._elements is not None
-        return with_control(elements, until, clock, final)
+        return with_control(elements, until, clock, final, asked)
 
     def _tagged(self, applied: Applied, table: Any) -> pa.Table:
-        return tagged(self._plan, applied.rows, applied.promises, self._shards, table)
+        found = tagged(self._plan, applied.rows, applied.promises, self._shards, table)
+        if applied.prods is None or self._prods is None or self._prods.in_band is None:
+            return found
+        kinds = pc.if_else(applied.prods, pa.scalar(PROD, pa.int8()), in_one(found.column("kind")))
+        found = found.set_column(found.column_names.index("kind"), "kind", kinds)
+        if self._prods.in_band.per_key:
+            return found
+        for i in range(len(self._plan.keys)):
+            place, column = found.column_names.index(f"k{i}"), in_one(found.column(f"k{i}"))
+            found = found.set_column(place, f"k{i}", pc.if_else(applied.prods, pa.scalar(None, column.type), column))
+        return found
 
 
-def with_control(elements: pa.Table, until: Any, clock: Any, final: bool) -> pa.Table:
-    """Elements, then a punctuation about all keys, a tick of the clock, or the end."""
-    control = []
+def with_control(
+    elements: pa.Table, until: Any, clock: Any, final: bool, asked: Sequence[Mapping[str, Any]] = ()
+) -> pa.Table:
+    """Elements, then a punctuation about all keys, a tick of the clock, prods, or the end."""
+    control: list[Mapping[str, Any]] = [*asked]
     if until is not None:
         control.append({"kind": PROMISE, "at": until})
     if clock is not None:

@@ -27,7 +27,7 @@ __all__ = ["result_schema", "segments"]
 
 def result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructType:
     """What comes out: key columns as they were, then what the emitter makes."""
-    made = from_arrow_schema(layout.emitter.schema, prefer_timestamp_ntz=True)
+    made = from_arrow_schema(layout.schema, prefer_timestamp_ntz=True)
     return T.StructType([*keys, *made.fields[len(keys) :]])
 
 

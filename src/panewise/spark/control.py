@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
@@ -43,19 +44,39 @@ class Control:
         """Promise that no more rows come at all: everything is closed, and rows that come nevertheless are late."""
         self._write("final", None)
 
+    def prod(self, until: datetime | date | int | float | None = None, **key: Any) -> None:
+        """Ask for an answer now: about all that is open and ends at or before `until`, of these keys.
+
+        `control.prod()` asks for everything, `control.prod(until=50, sensor=7)` for what ends up to 50 of one sensor.
+        """
+        self._write("prod", None if until is None else _written(until), {n: _named(n, v) for n, v in key.items()})
+
     def clear(self) -> None:
         """Forget every command. Only for a folder that no checkpoint knows any more: a query wants its files back."""
         self._make("overwrite")
 
     def _make(self, mode: str) -> None:
         # partitioned, and without a row, so that the folder comes into being and no file in it
-        empty = self._spark.createDataFrame([], "kind string, until string")
+        empty = self._spark.createDataFrame([], "kind string, until string, key string")
         empty.write.partitionBy("kind").mode(mode).json(self.folder)
 
-    def _write(self, kind: str, until: str | int | float | None) -> None:
-        schema = f"kind string, until {_TYPES[type('' if until is None else until)]}"
+    def _write(self, kind: str, until: str | int | float | None, key: dict[str, Any] | None = None) -> None:
+        schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, key string"
+        told = json.dumps(key) if key else None
         # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
-        self._spark.createDataFrame([(kind, until)], schema).coalesce(1).write.mode("append").json(self.folder)
+        self._spark.createDataFrame([(kind, until, told)], schema).coalesce(1).write.mode("append").json(self.folder)
+
+
+def _named(name: str, value: Any) -> Any:
+    """The value of a key as JSON has it."""
+    if isinstance(value, (datetime, date)):
+        return _written(value)
+    if value is None or not isinstance(value, (str, bool, int, float)):
+        raise InputError(
+            f"`{name}` ({value!r}) must be the value of a key: text, a number, a boolean or a time. "
+            f"Give one, or leave `{name}` out to ask for any."
+        )
+    return value
 
 
 def _written(until: Any) -> str | int | float:

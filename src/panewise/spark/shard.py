@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ class ShardProcessor(StatefulProcessor):
         stored = self._state.get()
         shard = new_shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
         reached = reached_by(self._handle, timers) if self._watermark else None
-        outcome = shard.batch(pages, reached)
+        outcome = shard.batch(pages, reached, time.time_ns() // 1_000)
         state = shard.state()
         self._state.update((state,))
         tables = {}

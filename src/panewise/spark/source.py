@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import AS_THEY_ARE, check_input
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
-from panewise.kernel.pack import PROMISE, PROMISE_OF_KEY, ROW
+from panewise.kernel.pack import PROD, PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at
 from panewise.kernel.punctuate import ENDED, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
@@ -28,6 +28,7 @@ from panewise.spec.aggregates import Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import Prods
 from panewise.spec.punctuate import InBand, Ordered, Passed, per_key
 
 if TYPE_CHECKING:
@@ -323,6 +324,7 @@ def apply(
     df: DataFrame,
     emit: Emit = FINAL,
     dealt: Dealt | None = None,
+    prods: Prods | None = None,
 ) -> Applied:
     """Check a plan against a DataFrame and select what the operator needs."""
     source, scheme = Source(df, plan.ordered_by), plan.scheme
@@ -338,12 +340,17 @@ def apply(
     ordering |= source.inputs(agg)
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(arrow_of(kind) for _, kind in keys)
-    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit)
+    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit, prods)
     owners = [F.col(name) for name, _ in keys]
     columns = {f"k{i}": column for i, column in enumerate(owners)} | ordering
     promises = source.promises(plan)
     if dealt is not None:
         columns |= dealt_columns(source, plan, promises, owners, dealt)
+        if prods is not None and prods.in_band is not None:
+            asks = F.coalesce(source.condition("condition", prods.in_band.condition), F.lit(False))
+            columns["kind"] = F.when(asks, F.lit(PROD)).otherwise(columns["kind"]).cast("tinyint")
+            if not prods.in_band.per_key:
+                columns |= {f"k{i}": F.when(~asks, owner) for i, owner in enumerate(owners)}
     elif promises is not None:
         source.df = source.df.filter(~promises)
     rows = source.df.select(*(column.alias(name) for name, column in columns.items()))

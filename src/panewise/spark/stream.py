@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from panewise.errors import InputError, SpecError
+from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.pack import FINAL, PROMISE, PROMISE_OF_KEY, TICK, Packer
+from panewise.kernel.pack import FINAL, PROD, PROMISE, PROMISE_OF_KEY, TICK, Packer
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION, TOTALS
@@ -36,6 +36,7 @@ from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import Prods, ProdStream
 from panewise.spec.punctuate import External, Ordered, OrderedPer, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
@@ -145,11 +146,12 @@ def segments(
     shards: int | None = None,
     control: str | None = None,
     clock: DataFrame | None = None,
+    prods: Prods | None = None,
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
     first, *rest = plan.chain()
     if not rest:
-        return _segments(first, df, agg, emit, late, punctuations, shards, control, clock)
+        return _segments(first, df, agg, emit, late, punctuations, shards, control, clock, prods)
     if late:
         raise SpecError(
             "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
@@ -177,6 +179,7 @@ def _segments(
     shards: int | None,
     control: str | None,
     clock: DataFrame | None,
+    prods: Prods | None = None,
 ) -> DataFrame:
     check_framing(plan)
     # what is one sequence is in one shard
@@ -191,11 +194,13 @@ def _segments(
     for asked, name in ((late, "late"), (passes, PUNCTUATION)):
         if asked:
             check_name(name, (*plan.keys, *(name for name, _ in calls)))
-    applied = apply(plan, calls, df, emit, Dealt(count, late))
+    applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
     layout = applied.layout
-    elements = with_clocks(plan, applied.df, df, clock, count)
+    elements = with_clocks(plan, applied.df, df, clock, count, prodder=prods is not None and prods.prodder is not None)
+    if prods is not None and prods.stream is not None:
+        elements = elements.unionByName(_asking(prods.stream, plan, applied.df.schema))
     if control is not None:
-        elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema))
+        elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema, keys=plan.keys))
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
         packed(elements, layout, count)
@@ -325,6 +330,7 @@ def with_clocks(
     clock: DataFrame | None,
     shards: int,
     kind: T.DataType | None = None,
+    prodder: bool = False,
 ) -> DataFrame:
     """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock."""
     spark, schema = df.sparkSession, elements.schema
@@ -345,15 +351,31 @@ def with_clocks(
             columns |= dict(zip(keys, named, strict=True))
             columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(named, shards)}
         elements = elements.unionByName(_elements(source, columns, schema))
-    if ticks(plan):
+    if ticks(plan) or prodder:
         beats = clock
         if beats is None:
             beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
         told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
         elements = elements.unionByName(_elements(beats, told, schema))
     elif clock is not None:
-        raise SpecError("`clock` ticks for `idle_after`, and the plan has none. Leave it out.")
+        raise SpecError("`clock` ticks for `idle_after` and for a prodder, and there is neither. Leave it out.")
     return elements
+
+
+def _asking(given: ProdStream, plan: Ordered, schema: T.StructType) -> DataFrame:
+    """Another stream's prods, in the schema of elements."""
+    source = given.source
+    for option, name in (("until", given.time), *(("by", key) for key in given.keys)):
+        if name is not None and name not in source.columns:
+            raise InputError(f"`{option}` ({name!r}): the stream of prods has no such column. Name one of its own.")
+    columns = {"kind": F.lit(PROD)}
+    if given.time is not None:
+        columns["at"] = F.col(_quoted(given.time))
+    for name in given.keys:
+        if name not in plan.keys:
+            raise InputError(f"`by` ({name!r}) is no key of the plan. {did_you_mean(name, plan.keys)}")
+        columns[f"k{plan.keys.index(name)}"] = F.col(_quoted(name))
+    return _elements(source, columns, schema)
 
 
 def ticks(plan: Ordered) -> bool:
@@ -362,19 +384,29 @@ def ticks(plan: Ordered) -> bool:
     return isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan)
 
 
-def commands(spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None) -> DataFrame:
+def commands(
+    spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None, keys: Sequence[str] = ()
+) -> DataFrame:
     """What is written to a control folder, in the schema of elements; promises are of this type, or as `at`."""
     at = schema["at"].dataType
     said = at if said is None else said
-    kind = F.when(F.col("kind") == "final", F.lit(FINAL)).otherwise(F.lit(PROMISE))
-    told = {"kind": kind, "at": promised(F.col("until").try_cast(said), said, at)}
+    asks = F.col("kind") == "prod"
+    kind = F.when(F.col("kind") == "final", F.lit(FINAL)).when(asks, F.lit(PROD)).otherwise(F.lit(PROMISE))
+    until = F.col("until").try_cast(said)
+    told = {"kind": kind, "at": promised(until, said, at)}
+    if said != at:
+        # of days, a prod asks for the one that it names
+        told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
+    for i, name in enumerate(keys):
+        given = F.get_json_object("key", "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']")
+        told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
     return _elements(_commands(spark, control), told, schema)
 
 
 def _commands(spark: SparkSession, control: str) -> DataFrame:
     """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
     try:
-        read = spark.readStream.schema("kind string, until string").json(control)
+        read = spark.readStream.schema("kind string, until string, key string").json(control)
         return read.select(*read.columns)  # through Connect it is only now that the folder is looked for
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":

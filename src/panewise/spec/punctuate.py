@@ -33,6 +33,7 @@ __all__ = [
     "check_punctuation",
     "external",
     "in_band",
+    "on_the_clock",
     "ordered_per",
     "per_key",
     "punctuation",
@@ -251,11 +252,12 @@ def ordered_per(
             'Write them as ordered_per("sensor").'
         )
     limit = None if ahead_limit is None else checked_amount("ahead_limit", ahead_limit)
-    idle = None if idle_after is None else _on_the_clock("idle_after", idle_after)
+    idle = None if idle_after is None else on_the_clock("idle_after", idle_after)
     return OrderedPer(columns("sources", sources), idle, _expected(expect), limit)
 
 
-def _on_the_clock(name: str, value: object) -> Duration:
+def on_the_clock(name: str, value: object) -> Duration:
+    """A length of time on the clock, whatever `at` is."""
     length = checked_amount(name, value) if isinstance(value, (str, timedelta, Duration)) else None
     if not isinstance(length, Duration):
         raise SpecError(

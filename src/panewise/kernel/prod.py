@@ -1,0 +1,230 @@
+"""Prods: which of what is open they ask for, and how good the answers were once the final ones are known.
+
+An early answer is the definition applied to the rows that have come so far. It changes nothing: what was asked stays
+open, and its final answer comes when it would have come. Early answers are kept until then, to be compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from panewise.errors import SpecError
+from panewise.kernel.keys import codes, slots_of
+from panewise.kernel.page import Array, in_one
+from panewise.kernel.progress import Progress
+from panewise.spec.prod import Prodder
+
+__all__ = [
+    "Ledger",
+    "Schedule",
+    "accuracy",
+    "answer_schema",
+    "answers",
+    "asked_of",
+    "check_answers",
+    "early_type",
+    "without_told",
+]
+
+Measure = Callable[[Array, Array, Array], Array]
+"""Early values, final values, and the seconds between the two, to accuracies."""
+
+_SECOND = 1_000_000
+_TOLD = ("timing", "number", "certain", "early")
+_NEVER = -1
+
+
+def accuracy(early: Array, final: Array, seconds: Array) -> Array:
+    """How near early values are to final ones: max(0, 1 - |F - E| / |F|); of a final 0, whether the early one is too.
+
+    >>> accuracy(np.array([110.0, 0.0, 1.0]), np.array([135.0, 0.0, 0.0]), np.zeros(3)).round(3).tolist()
+    [0.815, 1.0, 0.0]
+    """
+    zero = final == 0
+    off = np.abs(final - early) / np.where(zero, 1, np.abs(final))
+    return np.where(zero, (early == 0).astype(np.float64), np.maximum(0.0, 1.0 - off))
+
+
+def asked_of(progress: Progress, prods: pa.Table, keys: Sequence[pa.Array], count: int) -> list[Array]:
+    """For each prod (k0.., at; what is null is any), up to where each of so many keys is asked for."""
+    named = [in_one(prods.column(f"k{i}")) for i in range(len(keys))]
+    known = in_one(prods.column("at"))
+    until = np.full(len(prods), progress.everything, progress.dtype)
+    present = np.asarray(known.is_valid().to_numpy(zero_copy_only=False))
+    until[present] = progress.numbers(known.drop_null())
+    found = []
+    for i in range(len(prods)):
+        given = [(key, name[i]) for key, name in zip(keys, named, strict=True) if name[i].is_valid]
+        asked = np.full(count, until[i], progress.dtype)
+        if given and len(given) == len(keys):
+            # one key of all: looked up
+            place = slots_of(list(keys), [name.slice(i, 1) for name in named], count, 1)[0]
+            asked[:] = progress.nothing
+            asked[place : place + 1] = until[i]
+        else:
+            for key, name in given:
+                asked[~np.asarray(pc.fill_null(pc.equal(key, name), False).to_numpy(zero_copy_only=False))] = (
+                    progress.nothing
+                )
+        found.append(asked)
+    return found
+
+
+class Schedule:
+    """A prodder: says, tick by tick, when it is time to ask."""
+
+    def __init__(self, spec: Prodder, progress: Progress) -> None:
+        self._spec, self._progress = spec, progress
+        self.aggressiveness = spec.aggressiveness
+        self.asked = _NEVER
+        """The last slide that was asked for, counted from the epoch."""
+
+    def tick(self, clock: int) -> pa.Array | None:
+        """Up to where to ask now, as an `at`, or null for all that is open; None if it is not yet time."""
+        every = self._spec.every.micros
+        slide = int((clock + round((self.aggressiveness or 0.0) * every)) // every)
+        first, due = self.asked == _NEVER, slide > self.asked
+        self.asked = max(self.asked, slide)
+        if first or not due:
+            return None
+        progress = self._progress
+        if self.aggressiveness is None or progress.unit != "micros":
+            return pa.nulls(1, progress.type)
+        return progress.bounds(np.array([slide * every], progress.dtype))
+
+
+def check_answers(names: Iterable[str]) -> None:
+    """Refuse names that are those of what is told of answers."""
+    for name in names:
+        if name in _TOLD:
+            raise SpecError(
+                f"`agg` ({name!r}) can't name a result: {', '.join(_TOLD)} tell of prods. Choose another name."
+            )
+
+
+def answer_schema(schema: pa.Schema, aggregates: int) -> pa.Schema:
+    """Of results, and what is told of each: early or final, of how many, certain or not, how good early ones were."""
+    fields = list(schema)
+    place = len(fields) - aggregates
+    told = zip(_TOLD, (pa.string(), pa.int64(), pa.bool_(), early_type(pa.schema(fields[place:]))), strict=True)
+    return pa.schema([*fields[:place], *(pa.field(name, kind) for name, kind in told), *fields[place:]])
+
+
+def answers(found: pa.RecordBatch, schema: pa.Schema, told: Sequence[pa.Array]) -> pa.RecordBatch:
+    """Results with what is told of each."""
+    named = dict(zip(_TOLD, told, strict=True))
+    names = found.schema.names
+    columns = [found.column(field.name) if field.name in names else named[field.name] for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def without_told(found: pa.Table, timing: str) -> pa.Table:
+    """The early results of a table, or the final ones, without what is told of them."""
+    return found.filter(pc.equal(found.column("timing"), timing)).drop_columns(list(_TOLD))
+
+
+def early_type(outputs: pa.Schema) -> pa.DataType:
+    """What is told with a final answer of the early ones: their number, how long before, and how near they were."""
+    near = pa.struct([(field.name, pa.float64()) for field in outputs])
+    return pa.list_(pa.struct([("number", pa.int64()), ("seconds", pa.float64()), ("accuracy", near)]))
+
+
+class Ledger:
+    """Early answers that wait for their final ones, and what has come of those that met."""
+
+    def __init__(self, outputs: pa.Schema, progress: Progress, measure: Measure = accuracy) -> None:
+        self._outputs, self._progress, self._measure = outputs, progress, measure
+        self.held = self._empty()
+        self.totals: dict[str, Any] = {"early": 0, "matched": 0}
+        self.means: dict[str, list[float]] = {name: [0, 0.0, 1.0] for name in outputs.names}
+        """Of each aggregate: how many early answers met their final ones, the sum of accuracies, and the worst."""
+
+    def _empty(self) -> pa.Table:
+        own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype))]
+        return pa.schema([*own, ("number", pa.int64()), ("clock", pa.int64()), *self._outputs]).empty_table()
+
+    def put(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int) -> Array:
+        """Early answers; the number of each among those about the same segment."""
+        both = [
+            pa.concat_arrays([in_one(self.held.column(n)), pa.array(a)]) for n, a in (("slot", slots), ("start", start))
+        ]
+        found, _ = codes(both, len(self.held) + len(slots))
+        before = np.bincount(found[: len(self.held)], minlength=int(found.max(initial=0)) + 1)
+        number = before[found[len(self.held) :]]
+        cells = [pa.array(slots), pa.array(start), pa.array(number), pa.array(np.full(len(slots), clock)), *values]
+        more = pa.Table.from_arrays(cells, schema=self.held.schema)
+        self.held = pa.concat_tables([self.held, more]).combine_chunks()
+        self.totals["early"] += len(slots)
+        return number
+
+    def match(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int) -> pa.Array:
+        """Final answers; of each, what is told of the early ones."""
+        kind, held = early_type(self._outputs), self.held
+        if not len(held) or not len(slots):
+            return pa.nulls(len(slots), kind)
+        both = [pa.concat_arrays([pa.array(a), in_one(held.column(n))]) for n, a in (("slot", slots), ("start", start))]
+        found, _ = codes(both, len(slots) + len(held))
+        finals = np.full(int(found.max()) + 1, -1)
+        finals[found[: len(slots)]] = np.arange(len(slots))
+        owner = finals[found[len(slots) :]]
+        met = np.flatnonzero(owner >= 0)
+        # those of one segment one after another, in their order
+        met = met[np.lexsort((np.asarray(held.column("number").to_numpy())[met], owner[met]))]
+        owner, taken = owner[met], held.take(pa.array(met))
+        self.held = held.filter(pa.array(np.isin(np.arange(len(held)), met, invert=True))).combine_chunks()
+        seconds = (clock - np.asarray(taken.column("clock").to_numpy())) / _SECOND
+        near = []
+        for field, final in zip(self._outputs, values, strict=True):
+            one = self._near(in_one(taken.column(field.name)), in_one(final).take(pa.array(owner)), seconds)
+            near.append(one)
+            known = np.asarray(one.drop_null())
+            if len(known):
+                count, total, worst = self.means[field.name]
+                self.means[field.name] = [
+                    count + len(known),
+                    total + float(known.sum()),
+                    min(worst, float(known.min())),
+                ]
+        self.totals["matched"] += len(met)
+        told = [in_one(taken.column("number")), pa.array(seconds)]
+        told.append(pa.StructArray.from_arrays(near, fields=list(kind.value_type.field("accuracy").type)))
+        rows = pa.StructArray.from_arrays(told, fields=list(kind.value_type))
+        counts = np.bincount(owner, minlength=len(slots))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
+        lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
+        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind))
+
+    def _near(self, early: pa.Array, final: pa.Array, seconds: Array) -> pa.Array:
+        """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
+        absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
+        lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
+        if pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type):
+            a, b = (
+                np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
+            )
+            found = np.asarray(self._measure(a, b, seconds), np.float64)
+        else:
+            same = pc.fill_null(pc.equal(early, final), False)
+            found = np.asarray(same.to_numpy(zero_copy_only=False), np.float64)
+        return pa.array(np.where(lone, 0.0, found), mask=absent)
+
+    def forget(self, passed: Array) -> None:
+        """Of each slot, no segment that starts at or before `passed` comes any more."""
+        if len(self.held):
+            start = np.asarray(self.held.column("start").to_numpy())
+            slots = np.asarray(self.held.column("slot").to_numpy())
+            self.held = self.held.filter(pa.array(start > passed[slots])).combine_chunks()
+
+    def facts(self) -> dict[str, Any]:
+        """What was counted, as JSON takes it."""
+        return {"totals": self.totals, "means": self.means}
+
+    def restore(self, facts: Mapping[str, Any], held: pa.Table | None) -> None:
+        """Go on from `facts` and what was held."""
+        self.totals, self.means = {**self.totals, **facts["totals"]}, {**self.means, **facts["means"]}
+        self.held = self.held if held is None else held
