@@ -47,7 +47,7 @@ def accuracy(early: Array, final: Array, seconds: Array) -> Array:
     """
     zero = final == 0
     off = np.abs(final - early) / np.where(zero, 1, np.abs(final))
-    return np.where(zero, (early == 0).astype(np.float64), np.maximum(0.0, 1.0 - off))
+    return np.asarray(np.where(zero, early == 0, np.maximum(0.0, 1.0 - off)), np.float64)
 
 
 def asked_of(progress: Progress, prods: pa.Table, keys: Sequence[pa.Array], count: int) -> list[Array]:
@@ -192,7 +192,10 @@ class Ledger:
                 ]
         self.totals["matched"] += len(met)
         told = [in_one(taken.column("number")), pa.array(seconds)]
-        told.append(pa.StructArray.from_arrays(near, fields=list(kind.value_type.field("accuracy").type)))
+        of_each = kind.value_type.field("accuracy").type
+        told.append(
+            pa.StructArray.from_arrays(near, fields=list(of_each)) if near else pa.array([{}] * len(met), of_each)
+        )
         rows = pa.StructArray.from_arrays(told, fields=list(kind.value_type))
         counts = np.bincount(owner, minlength=len(slots))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))

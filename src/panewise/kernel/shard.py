@@ -269,7 +269,7 @@ class Shard:
 
         def certain(found: Any) -> Array:
             named = zip(found.group.tolist(), found.start.tolist(), strict=True)
-            return np.fromiter((each in known for each in named), bool, len(found)) | (found.part > 0)
+            return np.asarray(np.fromiter((each in known for each in named), bool, len(found)) | (found.part > 0))
 
         return certain
 

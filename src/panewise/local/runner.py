@@ -97,7 +97,8 @@ class Applied:
 
 def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL, prods: Prods | None = None) -> Applied:
     """Check a plan against a table and evaluate what the operator needs."""
-    source, scheme = read(table, plan, calls), plan.scheme
+    asks = [prods.in_band.condition] if prods is not None and prods.in_band is not None else []
+    source, scheme = read(table, plan, calls, asks), plan.scheme
     at = source.at(plan.ordered_by)
     keys = [source.plain("by", name) for name in plan.keys]
     breaks = [source.plain("tie_break", name) for name in plan.tie_break]

@@ -81,10 +81,10 @@ class Source:
         return found
 
 
-def read(table: Any, plan: PlanSpec, agg: Calls) -> Source:
-    """Check that it is a table, and take what the plan names."""
+def read(table: Any, plan: PlanSpec, agg: Calls, more: Sequence[str] = ()) -> Source:
+    """Check that it is a table, and take what the plan names, and more SQL texts."""
     scheme = plan.scheme
-    texts = [*(value.text for value in scheme.values), *scheme.conditions]
+    texts = [*(value.text for value in scheme.values), *scheme.conditions, *more]
     if isinstance(plan.punctuation, InBand):
         texts.append(plan.punctuation.condition)
     texts += [call.argument for _, call in agg if call.argument is not None]
