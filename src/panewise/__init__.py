@@ -20,6 +20,7 @@ from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
 from panewise.spec.aggregates import CustomAggregate, custom_aggregate
+from panewise.spec.prod import prodder, prods_from, prods_in
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
 from panewise.window_builders import (
     ROW_NUMBER,
@@ -57,6 +58,9 @@ __all__ = [
     "landmark_windows",
     "ordered_per",
     "outputs",
+    "prodder",
+    "prods_from",
+    "prods_in",
     "progress",
     "row_windows",
     "schedule",

@@ -18,9 +18,11 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import progress_of
+from panewise.kernel.windows import grid_of
 from panewise.local.runner import condition_of
 from panewise.local.stream import LocalStream
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods
 from panewise.spec.prod import prods as checked_prods
@@ -106,9 +108,16 @@ def _moments(
     """When something can come out: a clock, a prod, whether it is the end."""
     if isinstance(plan.punctuation, InBand):
         marks = condition_of("condition", plan.punctuation.condition, rows)
-        steps = finished[np.asarray(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))]
+        marked = np.asarray(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))
+        steps = finished[marked]
+        if isinstance(plan.scheme, Windows):
+            # those that complete a window
+            progress = progress_of(plan.ordered_by, rows.column(plan.ordered_by).type)
+            promised = progress.numbers(in_one(rows.column(plan.ordered_by).filter(pa.array(marked))))
+            complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(promised), progress)
+            steps = steps[np.diff(complete, prepend=complete[:1] - 1) > 0]
     else:
-        # progress moves with every row; a result is told of to the hundredth of the whole
+        # progress moves with every row: results are timed to a two-thousandth of the whole
         steps = finished[:: max(1, len(finished) // 2_000)]
     last = float(finished[-1]) if len(finished) else 0.0
     found: list[tuple[float, tuple[Any] | None, bool]] = [(float(t), None, False) for t in np.unique(steps)]

@@ -157,6 +157,10 @@ def segments(
             "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
             "pw.progress counts them, and the first plan by itself gives them."
         )
+    if prods is not None:
+        raise SpecError(
+            "`prods`: plans over plans answer prods in one process only so far. Leave it out, or ask the first plan."
+        )
     found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock)
     for i, following in enumerate(rest):
         last = i == len(rest) - 1

@@ -110,8 +110,8 @@ def prodder(every: str | Duration, aggressiveness: float | None = None) -> Prodd
 def prods(given: object) -> Prods | None:
     """Where prods come from; True is from the control folder alone.
 
-    >>> prods(True), prods(None)
-    (Prods(in_band=None, stream=None, prodder=None), None)
+    >>> prods(True) == Prods(), prods(None)
+    (True, None)
     """
     if given is None or given is False:
         return None
