@@ -153,11 +153,25 @@ class Follow:
 
     def asked(self, until: Any) -> Any:
         """What a prod asks for, as an `at` of the rows; None is all."""
-        if until is None or self.grid is None:
+        return self.asked_at(pa.array([until], self.progress.type))[0].as_py()
+
+    def asked_at(self, until: pa.Array) -> pa.Array:
+        """The same of some; null is all."""
+        if self.grid is None:
             return until
-        given = self.progress.numbers(pa.array([until], self.progress.type))
+        known = np.asarray(until.is_valid().to_numpy(zero_copy_only=False))
+        found = np.zeros(len(until), np.int64)
         # the last window that ends by then; in ids, it ends with the next
-        return int(self.grid.pane_of(given)[0] // self.grid.panes[0])
+        found[known] = self.grid.pane_of(self.progress.numbers(until.drop_null())) // self.grid.panes[0]
+        return pa.array(found, mask=~known)
+
+    def asked_back(self, ids: pa.ChunkedArray) -> pa.Array:
+        """What is asked for by ids, by the instants that they stand for."""
+        assert self.grid is not None
+        column = in_one(ids)
+        known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+        ends = self.grid.edges(np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)))
+        return pc.if_else(pa.array(known), self.progress.bounds(ends), pa.scalar(None, self.progress.type))
 
     def passed(self, passed: tuple[Any, Any]) -> tuple[Any, Any]:
         """How far results have come, by their starts and ends: of window-ids, by the bounds of the next window."""

@@ -35,7 +35,7 @@ Measure = Callable[[Array, Array, Array], Array]
 """Early values, final values, and the seconds between the two, to accuracies."""
 
 _SECOND = 1_000_000
-_TOLD = ("timing", "number", "certain", "early")
+TOLD = ("timing", "number", "certain", "early")
 _NEVER = -1
 
 
@@ -101,9 +101,9 @@ class Schedule:
 def check_answers(names: Iterable[str]) -> None:
     """Refuse names that are those of what is told of answers."""
     for name in names:
-        if name in _TOLD:
+        if name in TOLD:
             raise SpecError(
-                f"`agg` ({name!r}) can't name a result: {', '.join(_TOLD)} tell of prods. Choose another name."
+                f"`agg` ({name!r}) can't name a result: {', '.join(TOLD)} tell of prods. Choose another name."
             )
 
 
@@ -111,13 +111,13 @@ def answer_schema(schema: pa.Schema, aggregates: int) -> pa.Schema:
     """Of results, and what is told of each: early or final, of how many, certain or not, how good early ones were."""
     fields = list(schema)
     place = len(fields) - aggregates
-    told = zip(_TOLD, (pa.string(), pa.int64(), pa.bool_(), early_type(pa.schema(fields[place:]))), strict=True)
+    told = zip(TOLD, (pa.string(), pa.int64(), pa.bool_(), early_type(pa.schema(fields[place:]))), strict=True)
     return pa.schema([*fields[:place], *(pa.field(name, kind) for name, kind in told), *fields[place:]])
 
 
 def answers(found: pa.RecordBatch, schema: pa.Schema, told: Sequence[pa.Array]) -> pa.RecordBatch:
     """Results with what is told of each."""
-    named = dict(zip(_TOLD, told, strict=True))
+    named = dict(zip(TOLD, told, strict=True))
     names = found.schema.names
     columns = [found.column(field.name) if field.name in names else named[field.name] for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -125,7 +125,7 @@ def answers(found: pa.RecordBatch, schema: pa.Schema, told: Sequence[pa.Array]) 
 
 def without_told(found: pa.Table, timing: str) -> pa.Table:
     """The early results of a table, or the final ones, without what is told of them."""
-    return found.filter(pc.equal(found.column("timing"), timing)).drop_columns(list(_TOLD))
+    return found.filter(pc.equal(found.column("timing"), timing)).drop_columns(list(TOLD))
 
 
 def early_type(outputs: pa.Schema) -> pa.DataType:

@@ -20,10 +20,12 @@ from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
 from panewise.spec.punctuate import External, InBand, Ordered, OrderedPer, Passed, Scheduled, SlackRows, SlackTime
 
-__all__ = ["ENDED", "SHARD", "Punctuator", "Seen", "heeds_rows", "is_per_key", "source_columns"]
+__all__ = ["ENDED", "KIND", "SHARD", "Punctuator", "Seen", "heeds_rows", "is_per_key", "source_columns"]
 
 SHARD, ENDED = "panewise shard", "panewise ended"
 """Columns of progress that a plan passes on: where it comes from, and whether nothing more does."""
+KIND = "panewise kind"
+"""The column that says what else a plan passes on is: prods, and segments for the answers to them only."""
 
 _NEVER = -1
 """On the clock: not yet."""

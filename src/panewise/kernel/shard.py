@@ -29,10 +29,12 @@ from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, un
 from panewise.spec.emit import Emit
 from panewise.spec.punctuate import Scheduled
 
-__all__ = ["PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
+__all__ = ["ASKED", "PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
 
 PUNCTUATION = "punctuation"
 """What progress that is passed on is called."""
+ASKED = "asked"
+"""And the prods beside it."""
 
 TOTALS = ("rows", *REASONS, "segments", "parts", "keys_found")
 """What is counted from the first micro-batch on: rows, late ones by reason, segments, parts, keys with a segment."""

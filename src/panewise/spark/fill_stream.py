@@ -25,6 +25,7 @@ from panewise.kernel.matching import gathered_by_shard
 from panewise.kernel.sequence import Layout
 from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
+from panewise.spark.elements import commands, ticks, with_clocks
 from panewise.spark.fill_shard import FillProcessor
 from panewise.spark.filling import AppliedFilling, apply_filling
 from panewise.spark.source import Dealt, apply, named, shard_of
@@ -33,11 +34,8 @@ from panewise.spark.stream import (
     check_framing,
     check_name,
     checked_stream,
-    commands,
     finished,
     packed,
-    ticks,
-    with_clocks,
 )
 from panewise.spec.aggregates import Aggregates, Calls, aggregates
 from panewise.spec.emit import emit as checked_emit

@@ -7,7 +7,7 @@ Of a stream the plan before passes its progress on, among its segments, shard by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -16,15 +16,19 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arrow_schema
 
+from panewise.kernel.bundle import dump, load
 from panewise.kernel.follow import Follow
-from panewise.kernel.punctuate import ENDED, SHARD
-from panewise.kernel.shard import PUNCTUATION
+from panewise.kernel.pack import EARLY, PROD
+from panewise.kernel.page import in_one
+from panewise.kernel.prod import TOLD, without_told
+from panewise.kernel.punctuate import ENDED, KIND, SHARD
+from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.spec.plan import PlanSpec
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["bounded", "follow_of", "followed"]
+__all__ = ["bounded", "follow_of", "followed", "passed_type"]
 
 _LEAST = np.iinfo(np.int64).min
 
@@ -32,15 +36,35 @@ _LEAST = np.iinfo(np.int64).min
 def follow_of(following: PlanSpec, found: DataFrame) -> Follow:
     """A plan over the segments in a DataFrame."""
     schema = to_arrow_schema(found.schema, timezone="UTC")
-    return Follow(following, pa.schema([field for field in schema if field.name != PUNCTUATION]))
+    answered = "timing" in schema.names and ASKED in _fields(found)
+    left = (PUNCTUATION, *(TOLD if answered else ()))
+    return Follow(following, pa.schema([field for field in schema if field.name not in left]))
 
 
-def followed(follow: Follow, found: DataFrame) -> DataFrame:
-    """Segments as rows; and progress, where it is among them, as rows that say where it comes from."""
-    passes = PUNCTUATION in found.columns
+def passed_type(bound: T.DataType, asks: bool) -> T.StructType:
+    """What is passed on: how far starts and ends have come, of which shard, whether it is over; and prods."""
+    told = [("start", bound), ("end", bound), ("shard", T.IntegerType()), ("ended", T.BooleanType())]
+    told += [(ASKED, T.BinaryType())] if asks else []
+    return T.StructType([T.StructField(*field) for field in told])
+
+
+def _fields(found: DataFrame) -> list[str]:
+    """Of what is passed on."""
+    if PUNCTUATION not in found.columns:
+        return []
+    return cast(T.StructType, found.schema[PUNCTUATION].dataType).names
+
+
+def followed(follow: Follow, found: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
+    """Segments as rows; and progress, where it is among them, as rows that say where it comes from.
+
+    So are prods, which name the keys of the plan before.
+    """
+    passes, asks = PUNCTUATION in found.columns, ASKED in _fields(found)
     kinds = {field.name: field.dataType for field in found.schema.fields}
     made = [(f.name, kinds.get(f.name, from_arrow_type(f.type, prefer_timestamp_ntz=True))) for f in follow.rows_schema]
     made += [(SHARD, T.IntegerType()), (ENDED, T.BooleanType())] if passes else []
+    made += [(KIND, T.ByteType())] if asks else []
     schema = T.StructType([T.StructField(name, kind) for name, kind in made])
     arrow = to_arrow_schema(schema, timezone="UTC")
 
@@ -51,6 +75,12 @@ def followed(follow: Follow, found: DataFrame) -> DataFrame:
                 told = table.filter(pc.is_valid(table.column(PUNCTUATION)))
                 table = table.filter(pc.is_null(table.column(PUNCTUATION))).drop_columns([PUNCTUATION])
                 yield from _padded(_progress(follow, told), arrow)
+                if asks:
+                    yield from _padded(_prods(follow, told, keys), arrow)
+                    early = follow.rows(without_told(table, "early"))
+                    kinds = pa.array(np.full(len(early), EARLY, np.int8))
+                    yield from _padded(early.append_column(KIND, kinds), arrow)
+                    table = without_told(table, "final")
             yield from _padded(follow.rows(table), arrow)
 
     return found.mapInArrow(rows, schema)
@@ -69,6 +99,18 @@ def _progress(follow: Follow, told: pa.Table) -> pa.Table:
         found = pc.if_else(pa.array(known), follow.progress.bounds(promised), pa.scalar(None, follow.progress.type))
     told = {SHARD: column.field("shard"), ENDED: column.field("ended")}
     return pa.table({follow.plan().ordered_by: found, **told})
+
+
+def _prods(follow: Follow, told: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Prods as rows of the next plan: of the keys that it has too."""
+    given = in_one(told.column(PUNCTUATION)).field(ASKED).drop_null()
+    asked = pa.concat_tables([load(each.as_py())[0][ASKED] for each in given]) if len(given) else None
+    at = follow.plan().ordered_by
+    if asked is None:
+        return pa.table({at: pa.nulls(0), KIND: pa.array([], pa.int8())})
+    columns = {at: follow.asked_at(in_one(asked.column("at"))), KIND: pa.array(np.full(len(asked), PROD, np.int8))}
+    names = [name for name in follow.following.keys if name in keys]
+    return pa.table({**columns, **{name: asked.column(f"k{keys.index(name)}") for name in names}})
 
 
 def _padded(table: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -93,7 +135,21 @@ def _bounded(follow: Follow, told: pa.ChunkedArray) -> pa.Array:
         made = follow.progress.bounds(np.where(known, numbers, 0).astype(follow.progress.dtype))
         bounds.append(pc.if_else(pa.array(known), made, pa.scalar(None, made.type)))
     arrays = [*bounds, pa.array([row[2] for row in found], pa.int32()), pa.array([row[3] for row in found], pa.bool_())]
-    return pa.StructArray.from_arrays(arrays, names=["start", "end", "shard", "ended"])
+    names = ["start", "end", "shard", "ended"]
+    if ASKED in (field.name for field in column.type):
+        arrays.append(pa.array([_back(follow, each.as_py()) for each in column.field(ASKED)], pa.binary()))
+        names.append(ASKED)
+    return pa.StructArray.from_arrays(arrays, names=names)
+
+
+def _back(follow: Follow, asked: bytes | None) -> bytes | None:
+    """Prods for window-ids as prods for instants."""
+    if asked is None:
+        return None
+    table = load(asked)[0][ASKED]
+    return dump(
+        {ASKED: table.set_column(table.column_names.index("at"), "at", follow.asked_back(table.column("at")))}, {}
+    )
 
 
 def bounded(follow: Follow, found: DataFrame) -> DataFrame:
@@ -105,8 +161,7 @@ def bounded(follow: Follow, found: DataFrame) -> DataFrame:
     bound = cast(T.StructType, segment.dataType)["start"].dataType
     for field in found.schema.fields:
         if field.name == PUNCTUATION:
-            told = [("start", bound), ("end", bound), ("shard", T.IntegerType()), ("ended", T.BooleanType())]
-            field = T.StructField(PUNCTUATION, T.StructType([T.StructField(*each) for each in told]))
+            field = T.StructField(PUNCTUATION, passed_type(bound, ASKED in _fields(found)))
         fields.append(segment if field.name == "segment" else field)
     schema = T.StructType(fields)
     arrow = to_arrow_schema(schema, timezone="UTC")

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from panewise.kernel.bundle import dump
 from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import PUNCTUATION
+from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.kernel.windowshard import new_shard
 
 if TYPE_CHECKING:
@@ -64,7 +65,12 @@ class ShardProcessor(StatefulProcessor):
         progress = self._layout.progress
         facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state), shard.behind)
         if self._passes:
-            tables[PUNCTUATION] = shard.passed_on(number)
+            passed = shard.passed_on(number)
+            if self._layout.prods is not None and self._layout.prods.passes:
+                # they went to every shard, and one of them passes them on
+                asked = None if outcome.asked is None or number else dump({ASKED: outcome.asked.combine_chunks()}, {})
+                passed = passed.append_column(ASKED, pa.array([asked], pa.binary()))
+            tables[PUNCTUATION] = passed
         return pd.DataFrame({"page": [dump(tables, facts)]})
 
 

@@ -22,7 +22,7 @@ from panewise.kernel.aggregates import AS_THEY_ARE, check_input
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
 from panewise.kernel.pack import PROD, PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at
-from panewise.kernel.punctuate import ENDED, SHARD, source_columns
+from panewise.kernel.punctuate import ENDED, KIND, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.spec.aggregates import Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
@@ -117,6 +117,11 @@ class Source:
         self._at, self.at_type = self._column("at", at)
         usable = isinstance(self.at_type, (*_TIMES, T.IntegralType, *_REALS))
         check_at(at, self.at_type.simpleString(), usable)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of columns."""
+        return self._given.columns
 
     @cached_property
     def at(self) -> Column:
@@ -310,6 +315,8 @@ def dealt_columns(
         kind = F.when(promises, F.lit(PROMISE_OF_KEY if per_key(plan) else PROMISE)).otherwise(kind)
         if isinstance(plan.punctuation, Passed):
             kind = F.when(F.col(named(ENDED)), F.lit(FINAL_ELEMENT)).otherwise(kind)
+            if KIND in source.columns:
+                kind = F.coalesce(F.col(named(KIND)), kind)
     columns["kind"] = kind.cast("tinyint")
     columns["shard"] = shard_of(keys, dealt.shards)
     columns["clock"] = F.lit(None).cast("bigint")

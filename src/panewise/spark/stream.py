@@ -8,44 +8,42 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from panewise.errors import InputError, SpecError, did_you_mean
+from panewise.errors import InputError, SpecError
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
-from panewise.kernel.pack import FINAL, PROD, PROMISE, PROMISE_OF_KEY, TICK, Packer
-from panewise.kernel.punctuate import is_per_key
+from panewise.kernel.pack import Packer
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION, TOTALS
 from panewise.spark.batch import result_schema
-from panewise.spark.filling import promised
-from panewise.spark.follow import bounded, follow_of, followed
+from panewise.spark.elements import asking, commands, with_clocks
+from panewise.spark.follow import bounded, follow_of, followed, passed_type
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
-from panewise.spark.source import Dealt, apply, shard_of
+from panewise.spark.source import Dealt, apply, named
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import Prods, ProdStream
-from panewise.spec.punctuate import External, Ordered, OrderedPer, Passed, Watermark, check_punctuation
+from panewise.spec.prod import Prods
+from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 __all__ = [
     "COUNTS", "OBSERVED", "SHARDS", "SUMS",
-    "check_framing", "check_name", "checked_stream", "commands", "finished", "packed", "segments", "ticks",
-    "with_clocks",
+    "check_framing", "check_name", "checked_stream", "finished", "packed", "segments",
 ]  # fmt: skip
 
 SHARDS = 16
@@ -157,18 +155,17 @@ def segments(
             "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
             "pw.progress counts them, and the first plan by itself gives them."
         )
-    if prods is not None:
-        raise SpecError(
-            "`prods`: plans over plans answer prods in one process only so far. Leave it out, or ask the first plan."
-        )
-    found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock)
+    early = None if prods is None else replace(prods, passes=True)
+    found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock, early)
     for i, following in enumerate(rest):
         last = i == len(rest) - 1
         before = 1 if plan.chain()[i].one_sequence and shards is None else shards
         follow = follow_of(following, found)
         passed = follow.plan(Passed(SHARDS if before is None else before))
         sent, passes = emit if last else FINAL_ONLY, punctuations or not last
-        made = _segments(passed, followed(follow, found), None, sent, False, passes, shards, None, None)
+        early = None if prods is None else Prods(passes=not last)
+        rows = followed(follow, found, plan.chain()[i].keys)
+        made = _segments(passed, rows, None, sent, False, passes, shards, None, None, early)
         found = bounded(follow, made)
     return found
 
@@ -202,7 +199,7 @@ def _segments(
     layout = applied.layout
     elements = with_clocks(plan, applied.df, df, clock, count, prodder=prods is not None and prods.prodder is not None)
     if prods is not None and prods.stream is not None:
-        elements = elements.unionByName(_asking(prods.stream, plan, applied.df.schema))
+        elements = elements.unionByName(asking(prods.stream, plan, applied.df.schema))
     if control is not None:
         elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema, keys=plan.keys))
     watermark = isinstance(plan.punctuation, Watermark)
@@ -223,7 +220,7 @@ def _segments(
         row = T.StructField("row", applied.df.schema["row"].dataType)
         late_type = T.StructType([T.StructField("reason", T.StringType()), row])
     bound = cast(T.StructType, made["segment"].dataType)["start"].dataType if passes else None
-    return finished(staged, made, late_type, SUMS, bound)
+    return finished(staged, made, late_type, SUMS, bound, asks=prods is not None and prods.passes)
 
 
 def check_name(name: str, taken: Iterable[str]) -> None:
@@ -249,12 +246,13 @@ def finished(
     late: T.StructType | None,
     sums: tuple[str, ...],
     bound: T.DataType | None = None,
+    asks: bool = False,
 ) -> DataFrame:
     """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed.
 
     `bound` is of what type progress is that is passed on, if it is.
     """
-    schema = _output_schema(made, late, sums, bound)
+    schema = _output_schema(made, late, sums, bound, asks)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -273,26 +271,25 @@ def finished(
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
     }
-    named = [column.alias(name) for name, column in told.items()]
+    more = [column.alias(name) for name, column in told.items()]
     # Spark takes a name once in a query, and a query may hold several plans
-    observed = out.observe(f"{OBSERVED}-{next(_NUMBERS)}", *counted, *named)
-    return observed.filter(F.col(_quoted(_MONITOR)).isNull()).drop(_MONITOR)
+    observed = out.observe(f"{OBSERVED}-{next(_NUMBERS)}", *counted, *more)
+    return observed.filter(F.col(named(_MONITOR)).isNull()).drop(_MONITOR)
 
 
 def _monitor(field: str) -> Column:
-    return F.col(f"{_quoted(_MONITOR)}.{field}")
+    return F.col(f"{named(_MONITOR)}.{field}")
 
 
 def _output_schema(
-    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], bound: T.DataType | None
+    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], bound: T.DataType | None, asks: bool
 ) -> T.StructType:
     """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
     fields = list(made.fields)
     if late is not None:
         fields.append(T.StructField("late", late))
     if bound is not None:
-        told = [("start", bound), ("end", bound), ("shard", T.IntegerType()), ("ended", T.BooleanType())]
-        fields.append(T.StructField(PUNCTUATION, T.StructType([T.StructField(*field) for field in told])))
+        fields.append(T.StructField(PUNCTUATION, passed_type(bound, asks)))
     monitor = [T.StructField(name, T.LongType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
     more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
@@ -325,106 +322,3 @@ def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator
 def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def with_clocks(
-    plan: Ordered,
-    elements: DataFrame,
-    df: DataFrame,
-    clock: DataFrame | None,
-    shards: int,
-    kind: T.DataType | None = None,
-    prodder: bool = False,
-) -> DataFrame:
-    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock."""
-    spark, schema = df.sparkSession, elements.schema
-    at_type = schema["at"].dataType
-    keys = [f"k{i}" for i in range(len(plan.keys))]
-    given = plan.punctuation
-    if isinstance(given, External):
-        source = given.source
-        if given.time not in source.columns:
-            raise InputError(
-                f"`at` ({given.time!r}): the punctuation's stream has no such column. Name one of its own."
-            )
-        said = at_type if kind is None else kind
-        until = promised(F.col(_quoted(given.time)).cast(said), said, at_type)
-        columns = {"kind": F.lit(PROMISE), "at": until}
-        if given.per_key:
-            named = [F.col(_quoted(name)).cast(schema[key].dataType) for name, key in zip(plan.keys, keys, strict=True)]
-            columns |= dict(zip(keys, named, strict=True))
-            columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(named, shards)}
-        elements = elements.unionByName(_elements(source, columns, schema))
-    if ticks(plan) or prodder:
-        beats = clock
-        if beats is None:
-            beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
-        told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
-        elements = elements.unionByName(_elements(beats, told, schema))
-    elif clock is not None:
-        raise SpecError("`clock` ticks for `idle_after` and for a prodder, and there is neither. Leave it out.")
-    return elements
-
-
-def _asking(given: ProdStream, plan: Ordered, schema: T.StructType) -> DataFrame:
-    """Another stream's prods, in the schema of elements."""
-    source = given.source
-    for option, name in (("until", given.time), *(("by", key) for key in given.keys)):
-        if name is not None and name not in source.columns:
-            raise InputError(f"`{option}` ({name!r}): the stream of prods has no such column. Name one of its own.")
-    columns = {"kind": F.lit(PROD)}
-    if given.time is not None:
-        columns["at"] = F.col(_quoted(given.time))
-    for name in given.keys:
-        if name not in plan.keys:
-            raise InputError(f"`by` ({name!r}) is no key of the plan. {did_you_mean(name, plan.keys)}")
-        columns[f"k{plan.keys.index(name)}"] = F.col(_quoted(name))
-    return _elements(source, columns, schema)
-
-
-def ticks(plan: Ordered) -> bool:
-    """Whether time must pass, by the clock, for the plan to be told of a silence."""
-    given = plan.punctuation
-    return isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan)
-
-
-def commands(
-    spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None, keys: Sequence[str] = ()
-) -> DataFrame:
-    """What is written to a control folder, in the schema of elements; promises are of this type, or as `at`."""
-    at = schema["at"].dataType
-    said = at if said is None else said
-    asks = F.col("kind") == "prod"
-    kind = F.when(F.col("kind") == "final", F.lit(FINAL)).when(asks, F.lit(PROD)).otherwise(F.lit(PROMISE))
-    until = F.col("until").try_cast(said)
-    told = {"kind": kind, "at": promised(until, said, at)}
-    if said != at:
-        # of days, a prod asks for the one that it names
-        told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
-    for i, name in enumerate(keys):
-        given = F.get_json_object("key", "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']")
-        told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
-    return _elements(_commands(spark, control), told, schema)
-
-
-def _commands(spark: SparkSession, control: str) -> DataFrame:
-    """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
-    try:
-        read = spark.readStream.schema("kind string, until string, key string").json(control)
-        return read.select(*read.columns)  # through Connect it is only now that the folder is looked for
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise InputError(
-            f"`control` ({control!r}): there is no such folder yet. Make it with pw.Control(spark, {control!r})."
-        ) from None
-
-
-def _elements(df: DataFrame, columns: Mapping[str, Column], schema: T.StructType) -> DataFrame:
-    """Control rows in the schema of elements: what they do not name is null, or the first shard."""
-    filled = {"shard": F.lit(0), **columns}
-    return df.select(*(filled.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in schema.fields))
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,123 @@
+"""Elements besides rows, in the schema of rows: what another stream promises or asks, the clock, a control folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from panewise.errors import InputError, SpecError, did_you_mean
+from panewise.kernel.pack import FINAL, PROD, PROMISE, PROMISE_OF_KEY, TICK
+from panewise.kernel.punctuate import is_per_key
+from panewise.spark.filling import promised
+from panewise.spark.source import named, shard_of
+from panewise.spec.prod import ProdStream
+from panewise.spec.punctuate import External, Ordered, OrderedPer
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["asking", "commands", "ticks", "with_clocks"]
+
+
+def with_clocks(
+    plan: Ordered,
+    elements: DataFrame,
+    df: DataFrame,
+    clock: DataFrame | None,
+    shards: int,
+    kind: T.DataType | None = None,
+    prodder: bool = False,
+) -> DataFrame:
+    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock."""
+    spark, schema = df.sparkSession, elements.schema
+    at_type = schema["at"].dataType
+    keys = [f"k{i}" for i in range(len(plan.keys))]
+    given = plan.punctuation
+    if isinstance(given, External):
+        source = given.source
+        if given.time not in source.columns:
+            raise InputError(
+                f"`at` ({given.time!r}): the punctuation's stream has no such column. Name one of its own."
+            )
+        said = at_type if kind is None else kind
+        until = promised(F.col(named(given.time)).cast(said), said, at_type)
+        columns = {"kind": F.lit(PROMISE), "at": until}
+        if given.per_key:
+            pairs = zip(plan.keys, keys, strict=True)
+            owners = [F.col(named(name)).cast(schema[key].dataType) for name, key in pairs]
+            columns |= dict(zip(keys, owners, strict=True))
+            columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(owners, shards)}
+        elements = elements.unionByName(_elements(source, columns, schema))
+    if ticks(plan) or prodder:
+        beats = clock
+        if beats is None:
+            beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
+        elements = elements.unionByName(_elements(beats, told, schema))
+    elif clock is not None:
+        raise SpecError("`clock` ticks for `idle_after` and for a prodder, and there is neither. Leave it out.")
+    return elements
+
+
+def asking(given: ProdStream, plan: Ordered, schema: T.StructType) -> DataFrame:
+    """Another stream's prods, in the schema of elements."""
+    source = given.source
+    for option, name in (("until", given.time), *(("by", key) for key in given.keys)):
+        if name is not None and name not in source.columns:
+            raise InputError(f"`{option}` ({name!r}): the stream of prods has no such column. Name one of its own.")
+    columns = {"kind": F.lit(PROD)}
+    if given.time is not None:
+        columns["at"] = F.col(named(given.time))
+    for name in given.keys:
+        if name not in plan.keys:
+            raise InputError(f"`by` ({name!r}) is no key of the plan. {did_you_mean(name, plan.keys)}")
+        columns[f"k{plan.keys.index(name)}"] = F.col(named(name))
+    return _elements(source, columns, schema)
+
+
+def ticks(plan: Ordered) -> bool:
+    """Whether time must pass, by the clock, for the plan to be told of a silence."""
+    given = plan.punctuation
+    return isinstance(given, OrderedPer) and given.idle_after is not None and not is_per_key(plan)
+
+
+def commands(
+    spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None, keys: Sequence[str] = ()
+) -> DataFrame:
+    """What is written to a control folder, in the schema of elements; promises are of this type, or as `at`."""
+    at = schema["at"].dataType
+    said = at if said is None else said
+    asks = F.col("kind") == "prod"
+    kind = F.when(F.col("kind") == "final", F.lit(FINAL)).when(asks, F.lit(PROD)).otherwise(F.lit(PROMISE))
+    until = F.col("until").try_cast(said)
+    told = {"kind": kind, "at": promised(until, said, at)}
+    if said != at:
+        # of days, a prod asks for the one that it names
+        told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
+    for i, name in enumerate(keys):
+        given = F.get_json_object("key", "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']")
+        told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
+    return _elements(_commands(spark, control), told, schema)
+
+
+def _commands(spark: SparkSession, control: str) -> DataFrame:
+    """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
+    try:
+        read = spark.readStream.schema("kind string, until string, key string").json(control)
+        return read.select(*read.columns)  # through Connect it is only now that the folder is looked for
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise InputError(
+            f"`control` ({control!r}): there is no such folder yet. Make it with pw.Control(spark, {control!r})."
+        ) from None
+
+
+def _elements(df: DataFrame, columns: Mapping[str, Column], schema: T.StructType) -> DataFrame:
+    """Control rows in the schema of elements: what they do not name is null, or the first shard."""
+    filled = {"shard": F.lit(0), **columns}
+    return df.select(*(filled.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in schema.fields))
