@@ -40,7 +40,9 @@ def test_percentiles_to_one_percent_are_those_of_ddsketch(values: list[float], s
     assert abs(found - exact) <= 0.01 * abs(exact) * (1 + 1e-9)
 
 
-KINDS = [pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us"), pa.decimal128(12)]
+KINDS = [pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us"), pa.decimal128(12), pa.time64("us")]
+KINDS += [pa.time32("s"), pa.duration("us")]
+WIDE = (pa.timestamp("us"), pa.time64("us"), pa.duration("us"))
 
 
 @pytest.mark.parametrize("count", [10, 300, 20_000])
@@ -49,7 +51,7 @@ def test_many_different_values_are_counted_nearly_and_in_any_order(count: int, k
     mine = reducer("approx_count_distinct(x)", kind)
     rng = np.random.default_rng(5)
     values = pa.array(np.repeat(np.arange(count), 2).astype(np.int32))
-    values = (values.cast(pa.int64()) if pa.types.is_timestamp(kind) else values).cast(kind)
+    values = (values.cast(pa.int64()) if kind in WIDE else values).cast(kind)
     found = set()
     for pieces in (1, 2, 7):
         shuffled = values.take(pa.array(rng.permutation(len(values))))
@@ -59,6 +61,24 @@ def test_many_different_values_are_counted_nearly_and_in_any_order(count: int, k
         found.add(mine.finish(whole)[0].as_py())
     assert len(found) == 1
     assert abs(found.pop() - count) <= 0.05 * count
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["", "a", ""], pa.string()),
+        (["", "a", ""], pa.large_string()),
+        ([b"", b"a", b""], pa.binary()),
+        ([b"", b"a", b""], pa.large_binary()),
+        ([b"ab", b"cd", b"ab"], pa.binary(2)),
+        ([b"", b""], pa.binary(0)),
+    ],
+    ids=str,
+)
+def test_empty_text_and_bytes_are_values_too(values: list[str | bytes], kind: pa.DataType) -> None:
+    mine = reducer("approx_count_distinct(x)", kind)
+    states = mine.reduce(np.zeros(len(values), np.int64), pa.array(values, kind), 1)
+    assert mine.finish(states).to_pylist() == [len(set(values))]
 
 
 @pytest.mark.parametrize("text", CALLS)

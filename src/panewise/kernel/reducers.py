@@ -235,16 +235,20 @@ def _read(state: bytes) -> Any:
 
 
 def _hashable(values: pa.Array) -> pa.Array:
-    """As integers, real numbers or text."""
+    """As integers, real numbers or text; text begins with a letter, because sketches leave the empty one out."""
     kind = values.type
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return values.cast(pa.int64())
+    if pa.types.is_time32(kind):
+        return values.cast(pa.int32())
     if pa.types.is_date(kind):
         return values.cast(pa.date32()).cast(pa.int32())
     if pa.types.is_decimal(kind):
         return values.cast(pa.string())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return pa.array([value.hex() for value in values.to_pylist()], pa.string())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pc.binary_join_element_wise(pa.scalar("x", kind), values, pa.scalar("", kind))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array([f"x{value.hex()}" for value in values.to_pylist()], pa.string())
     return values
 
 
