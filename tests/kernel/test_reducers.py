@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +39,14 @@ def test_percentiles_to_one_percent_are_those_of_ddsketch(values: list[float], s
     assert math.isclose(found, sketch.get_quantile_value(share), rel_tol=1e-9, abs_tol=1e-12)
     exact = sorted(values)[math.floor(share * (len(values) - 1))]
     assert abs(found - exact) <= 0.01 * abs(exact) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("value", [sys.float_info.max, 1.7638e308, 1.7637e308, 1.7e308, sys.float_info.min])
+def test_percentiles_at_the_ends_of_real_numbers(value: float) -> None:
+    mine = reducer("approx_percentile(x, 0.5)")
+    for x in (value, -value):
+        (found,) = mine.finish(mine.reduce(np.zeros(1, np.int64), pa.array([x]), 1)).to_pylist()
+        assert math.isclose(found, x, rel_tol=0.01 * (1 + 1e-9))
 
 
 KINDS = [pa.int64(), pa.float64(), pa.string(), pa.date32(), pa.timestamp("us"), pa.decimal128(12), pa.time64("us")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import deque
 from functools import reduce
 from itertools import pairwise
@@ -143,6 +144,7 @@ class _ApproxPercentile:
     state = pa.large_list(pa.struct([pa.field("bucket", pa.int64()), pa.field("n", pa.int64())]))
     _growth = (1 + ACCURACY) / (1 - ACCURACY)
     _middle, _infinite = 1 << 20, 1 << 40
+    _last = math.ceil(math.log(sys.float_info.max) / math.log(_growth))
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -190,8 +192,10 @@ class _ApproxPercentile:
         """The middle of a bucket."""
         if bucket == 0 or abs(bucket) > self._infinite:
             return bucket * math.inf if bucket else 0.0
-        size: float = 2 / (1 + self._growth) * self._growth ** (abs(bucket) - self._middle)
-        return math.copysign(size, bucket)
+        number = abs(bucket) - self._middle
+        # the last bucket ends where real numbers do
+        end = self._growth**number if number < self._last else sys.float_info.max
+        return math.copysign(2 / (1 + self._growth) * end, bucket)
 
 
 class _ApproxDistinct:
