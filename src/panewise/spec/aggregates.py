@@ -12,6 +12,7 @@ from panewise.spec.check import sql
 from panewise.spec.classes import class_at, class_path
 
 __all__ = [
+    "AS_THEY_ARE",
     "FRAMING_FUNCTIONS",
     "FUNCTIONS",
     "Aggregate",
@@ -31,6 +32,9 @@ FUNCTIONS = (
 
 FRAMING_FUNCTIONS = ("avg", "count", "max", "min", "range", "stddev", "sum")
 """What can decide where an aggregate frame ends."""
+
+AS_THEY_ARE = ("count_distinct", "approx_count_distinct")
+"""What takes values of any type, as they are; others read decimals as doubles."""
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*$", re.DOTALL)
 _CUSTOM = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)\s*\((.*)\)\s*$", re.DOTALL)
@@ -190,11 +194,13 @@ def _with_share(name: str, text: object, argument: str) -> tuple[str, float]:
 def input_columns(calls: Calls) -> tuple[str | None, ...]:
     """The column that each aggregate reads, under its name on the way to the operator; None for count(*).
 
+    Those that take values as they are share none with others.
+
     >>> input_columns((("n", Aggregate("count", None)), ("a", Aggregate("avg", "x")), ("b", Aggregate("max", "x"))))
     (None, 'a1', 'a1')
     """
-    arguments = [call.argument for _, call in calls]
-    return tuple(None if argument is None else f"a{arguments.index(argument)}" for argument in arguments)
+    read = [(call.argument, call.function in AS_THEY_ARE) for _, call in calls]
+    return tuple(None if each[0] is None else f"a{read.index(each)}" for each in read)
 
 
 def aggregates(calls: object) -> Calls:
