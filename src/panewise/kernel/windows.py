@@ -19,9 +19,10 @@ from panewise.errors import DataError, InputError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
+from panewise.spec.duration import multiple
 from panewise.spec.frames import RowWindows, Windows
 
-__all__ = ["Grid", "grid_of", "multiple", "row_grid"]
+__all__ = ["Grid", "grid_of", "row_grid"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 2.0**51
@@ -35,16 +36,6 @@ _ALL = 1 << 60
 _NEAR = 1 << 61
 """Numbers that can be added without running over."""
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-def multiple(range: float, slide: float) -> int:
-    """How many times the slide a range of real numbers is, but for rounding; 0 where it is no multiple.
-
-    >>> multiple(0.7, 0.1), multiple(0.75, 0.1)
-    (7, 0)
-    """
-    times = round(range / slide)
-    return times if abs(times * slide - range) <= 4 * math.ulp(range) else 0
 
 
 @dataclass(frozen=True)
