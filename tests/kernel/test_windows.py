@@ -111,6 +111,18 @@ def test_one_attribute_for_both_is_the_windowing_attribute() -> None:
     assert both == pw.windows(range=60, slide=20, wattr="t") == pw.sliding_windows(60, 20).at("t")
 
 
+def test_numbers_of_rows_that_slide_by_a_column_are_refused() -> None:
+    with pytest.raises(SpecError) as error:
+        pw.windows(range=5, slide=10, rattr=pw.ROW_NUMBER, sattr="t")
+    assert str(error.value) == (
+        "`rattr` (ROW_NUMBER) and `sattr` ('t'): windows of so many rows slide by rows too. "
+        "Give wattr=ROW_NUMBER, or a column as `rattr`."
+    )
+    both = pw.windows(range=5, slide=2, rattr=pw.ROW_NUMBER, sattr=pw.ROW_NUMBER)
+    assert both == pw.row_windows(5, 2)
+    assert pw.windows(range=5, slide=2, rattr="t", sattr=pw.ROW_NUMBER) == pw.slide_by_tuple_windows(5, every=2).at("t")
+
+
 def test_windows_that_can_not_be_filled_are_refused() -> None:
     rows, visits = pa.table({"t": [101, 102]}), pa.table({"t": [101, 1]})
     with pytest.raises(SpecError, match="bounded by numbers of rows"):
