@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.errors import DataError, SpecError
 from panewise.kernel.reducers import over_runs, reducer_of
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import _RESULTS, Aggregate
 
 CALLS = ("count(distinct x)", "percentile(x, 0.3)", "approx_percentile(x, 0.3)", "approx_count_distinct(x)")
 
@@ -129,6 +129,99 @@ def test_states_that_cannot_be_kept() -> None:
     plan = pw.tumbling_windows(10).at("t").agg(n=pw.custom_aggregate(Hoarder, "t"))
     with pytest.raises(DataError, match=r"`agg\[n\]`: Hoarder keeps a state that can't be written as JSON"):
         pw.segments_local(plan, pa.table({"t": [1]}))
+
+
+class Mode:
+    """The value that comes most often, counted under itself."""
+
+    type = "int64"
+
+    def init(self) -> dict:
+        return {}
+
+    def update(self, state: dict, values: np.ndarray) -> dict:
+        return {**state, values[0]: len(values)}
+
+    def merge(self, state: dict, other: dict) -> dict:
+        return {**state, **other}
+
+    def finish(self, state: dict) -> object:
+        return max(state, key=state.get)
+
+
+@pytest.mark.parametrize(("column", "key"), [("t", r"(np\.int64\()?1\)?"), ("x", r"(np\.float64\()?0\.5\)?")])
+def test_dictionaries_whose_keys_are_no_text(column: str, key: str) -> None:
+    plan = pw.tumbling_windows(10).at("t").agg(n=pw.custom_aggregate(Mode, column))
+    said = (
+        rf"`agg\[n\]`: Mode keeps a state that can't be written as JSON \(the key {key} of a dictionary is not text\)"
+    )
+    with pytest.raises(DataError, match=rf"{said}\. Keep .* whose keys are text\."):
+        pw.segments_local(plan, pa.table({"t": [1], "x": [0.5]}))
+
+
+def test_dictionaries_whose_keys_are_text() -> None:
+    plan = pw.tumbling_windows(10).at("t").agg(n=pw.custom_aggregate(type("Words", (Mode,), {"type": "string"}), "s"))
+    assert pw.segments_local(plan, pa.table({"t": [1], "s": ["a"]})).column("n").to_pylist() == ["a"]
+
+
+class Given:
+    """The same whatever comes."""
+
+    result: object = None
+
+    def init(self) -> list:
+        return []
+
+    def update(self, state: list, values: np.ndarray) -> list:
+        return state
+
+    def merge(self, state: list, other: list) -> list:
+        return state
+
+    def finish(self, state: list) -> object:
+        return self.result
+
+
+def given_as(result: object, kind: str) -> pa.Table:
+    made = type("Given", (Given,), {"result": result, "type": kind})
+    plan = pw.tumbling_windows(10).at("t").agg(n=pw.custom_aggregate(made, "t"))
+    return pw.segments_local(plan, pa.table({"t": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "said"),
+    [
+        (1.5, "int64", "1.5 is not whole"),
+        (np.float64(1.5), "int8", "1.5 is not whole"),
+        (2**70, "int64", "Python int too large"),
+        (math.nan, "int64", "Could not convert nan"),
+        ("a", "double", "Could not convert 'a'"),
+        (1, "string", "Expected bytes"),
+        ({1: 2}, "int64", "the key 1 of a dictionary is not text"),
+    ],
+)
+def test_results_that_are_not_of_the_type(result: object, kind: str, said: str) -> None:
+    with pytest.raises(DataError) as error:
+        given_as(result, kind)
+    before = f"`agg[n]`: Given finishes with what is no {kind}, its `type`: {said}"
+    assert str(error.value).startswith(before)
+    assert str(error.value).endswith(". Return that or None, or change `type`.")
+
+
+@pytest.mark.parametrize(("result", "kind"), [(2.0, "int64"), (None, "int64"), (2, "double"), (True, "bool")])
+def test_results_of_the_type(result: object, kind: str) -> None:
+    assert given_as(result, kind).column("n").to_pylist() == [result]
+
+
+@pytest.mark.parametrize("kind", ["integer", "", None, pa.int64(), ["int64"]], ids=repr)
+def test_types_that_arrow_has_no_name_for(kind: object) -> None:
+    with pytest.raises(SpecError) as error:
+        pw.custom_aggregate(type("Given", (Given,), {"type": kind}), "t")
+    assert f"can't aggregate: its `type` ({kind!r}) is none that Arrow has a name for. Give one" in str(error.value)
+
+
+def test_types_that_are_taken_are_arrows() -> None:
+    assert all(pa.type_for_alias(name) for name in _RESULTS)
 
 
 @pytest.mark.parametrize(

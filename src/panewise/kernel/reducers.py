@@ -271,7 +271,7 @@ class _Custom:
         except TypeError as e:
             raise DataError(
                 f"`agg[{self._name}]`: {type(self._user).__name__} keeps a state that can't be written as JSON ({e}). "
-                "Keep numbers, text, lists and dictionaries of them."
+                "Keep numbers, text, lists and dictionaries of them, whose keys are text."
             ) from None
 
     def reduce(self, owner: Array, values: pa.Array, count: int) -> pa.Array:
@@ -297,16 +297,37 @@ class _Custom:
     def finish(self, states: pa.Array) -> pa.Array:
         user = self._user
         given = [user.init() if state is None else json.loads(state) for state in states.to_pylist()]
-        return pa.array([_plain(user.finish(state)) for state in given], self.type)
+        found = [user.finish(state) for state in given]
+        try:
+            results = [_plain(each) for each in found]
+            made = pa.array(results, self.type)
+        except (TypeError, OverflowError, pa.ArrowException) as e:
+            raise self._misfit(str(e).splitlines()[0].rstrip(".")) from None
+        # Arrow cuts what is behind the point
+        if pa.types.is_integer(self.type):
+            for result, kept in zip(results, made.to_pylist(), strict=True):
+                if result != kept:
+                    raise self._misfit(f"{result} is not whole")
+        return made
+
+    def _misfit(self, said: str) -> DataError:
+        name = type(self._user).__name__
+        return DataError(
+            f"`agg[{self._name}]`: {name} finishes with what is no {self.type}, its `type`: {said}. "
+            "Return that or None, or change `type`."
+        )
 
 
 def _plain(value: Any) -> Any:
-    """Numpy's numbers and arrays as Python's."""
+    """Numpy's numbers and arrays as Python's; in JSON the keys of dictionaries would all become text."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} of a dictionary is not text")
         return {key: _plain(each) for key, each in value.items()}
     return value
 

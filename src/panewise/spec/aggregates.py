@@ -44,6 +44,15 @@ _DISTINCT = re.compile(r"distinct(?:\s+|(?=[(`'\"]))(?=\S)", re.IGNORECASE)
 _SHARES = ("approx_percentile", "percentile")
 _OWN = ("segment", "rows", "status", "gap", "part", "timing")
 _EXAMPLE = "sum(volume)"
+_UNITS = ("s", "ms", "us", "ns")
+_RESULTS = (
+    "binary", "bool", "boolean", "date32", "date32[day]", "date64", "date64[ms]", "double", "f2", "f4", "f8", "float",
+    "float16", "float32", "float64", "halffloat", "i1", "i2", "i4", "i8", "int16", "int32", "int64", "int8",
+    "large_binary", "large_str", "large_string", "large_utf8", "str", "string", "time32[ms]", "time32[s]", "time64[ns]",
+    "time64[us]", "u1", "u2", "u4", "u8", "uint16", "uint32", "uint64", "uint8", "utf8",
+    *(f"duration[{unit}]" for unit in _UNITS), *(f"timestamp[{unit}]" for unit in _UNITS),
+)  # fmt: skip
+"""Arrow's names of types."""
 
 
 def _balanced(text: str) -> bool:
@@ -60,8 +69,8 @@ def _balanced(text: str) -> bool:
 class CustomAggregate(Protocol):
     """What `custom_aggregate` takes: a class with these members.
 
-    A state is made of numbers, text, lists and dictionaries of them. Rows come in any order and any pieces, so nothing
-    may depend on these. `update` is given many values at once, none of them null.
+    A state is made of numbers, text, lists and dictionaries of them, whose keys are text. Rows come in any order and
+    any pieces, so nothing may depend on these. `update` is given many values at once, none of them null.
     """
 
     type: str
@@ -166,6 +175,13 @@ def custom_aggregate(kind: object, argument: str, name: str = "argument") -> Agg
         raise SpecError(
             f"`kind` ({kind!r}) can't aggregate: {problem}. Give a class with type, init, update, merge and finish "
             "(see CustomAggregate)."
+        )
+    members: Any = kind
+    result = members.type
+    if not isinstance(result, str) or result not in _RESULTS:
+        raise SpecError(
+            f"`kind` ({kind!r}) can't aggregate: its `type` ({result!r}) is none that Arrow has a name for. "
+            'Give one such as "double", "int64", "bool", "string" or "timestamp[us]".'
         )
     return Aggregate(kind.__name__, sql(name, argument, "speed"), custom=kind)
 
