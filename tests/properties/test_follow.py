@@ -41,6 +41,7 @@ SECONDS = [
 ]
 AGG = {"total": "sum(v)", "cell": "max(v)"}
 LAST = {"n": "count(*)", "busy": "sum(duration)", "first": "min(start)", "last": "max(end)", "top": "max(total)"}
+LAST |= {"head": "first(total)", "tail": "last(total)"}
 
 
 @st.composite
@@ -87,12 +88,16 @@ def test_segments_are_clipped_to_the_windows_that_they_meet(
             inside = [(s, max(s["start"], start), min(s["end"], end)) for s in mine if meets(s, start, end)]
             if inside:
                 totals = [s["total"] for s, _, _ in inside if s["total"] is not None]
+                # among segments that start together the least value is first, null before all others
+                starts = [(s["start"], s["total"] is not None, s["total"] or 0, s["total"]) for s, _, _ in inside]
                 made = {
                     "n": len(inside),
                     "busy": sum(b - a for _, a, b in inside),
                     "first": min(a for _, a, _ in inside),
                     "last": max(b for _, _, b in inside),
                     "top": max(totals, default=None),
+                    "head": min(starts)[-1],
+                    "tail": max(starts)[-1],
                 }
                 told = {"rows": len(inside), "status": "final", **made, "id": w, "start": start, "end": end}
                 wanted.append({**dict(zip(keys, key, strict=True)), **told, "bounds": "[)"})
@@ -105,7 +110,7 @@ def test_streams_find_what_batches_find(data: st.DataObject, rows: pa.Table, fir
     second = second.by(*data.draw(st.sampled_from([(), ("k",), ("k", "cell")]))).agg(LAST)
     both = first.by("k").at("t").agg(AGG).then(second)
     if data.draw(st.booleans()):
-        both = both.then(pw.tumbling_windows(10).agg(most="max(n)", in_all="sum(busy)"))
+        both = both.then(pw.tumbling_windows(10).agg(most="max(n)", in_all="sum(busy)", head="first(n)", tail="last(n)"))
     shuffled = rows.take(data.draw(st.permutations(range(len(rows)))))
     at = shuffled.column("t").to_pylist()
     slack = max(max(at[: i + 1]) - t for i, t in enumerate(at))

@@ -18,6 +18,8 @@ import pyarrow.compute as pc
 from panewise.errors import SpecError
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, progress_of
+from panewise.kernel.sequence import ORDER
+from panewise.kernel.tally import ranks
 from panewise.kernel.windows import Grid, grid_of
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
@@ -29,7 +31,7 @@ WINDOW = "panewise window"
 """The column of the window that a segment meets."""
 _SECOND = 1_000_000
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_OWN = ("start", "end", "id", "bounds", "duration", WINDOW)
+_OWN = ("start", "end", "id", "bounds", "duration")
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,11 @@ class Follow:
     """Of the segments."""
 
     def __post_init__(self) -> None:
-        taken = [name for name in self.schema.names if name in _OWN]
+        taken = [name for name in self.schema.names if name in (*_OWN, WINDOW, ORDER)]
         if taken:
             raise SpecError(
                 f"`then`: the plan before it has a column {taken[0]!r}, which is what a segment's own is called there "
-                f"({', '.join(_OWN[:-1])}). Rename it."
+                f"({', '.join(_OWN)}). Rename it."
             )
         if self.following.time not in (None, "start", "end"):
             raise SpecError(
@@ -75,13 +77,19 @@ class Follow:
         """Whether segments are in order of their ends."""
         return self.grid is None and self.following.time == "end"
 
+    @property
+    def ranked(self) -> bool:
+        """Whether the order of segments in a window shows: they share a window-id, so it comes with them."""
+        return self.grid is not None and any(call.function in ("first", "last") for _, call in self.following.calls)
+
     def plan(self, punctuation: Punctuation | None = None) -> PlanSpec:
         """What is run over the rows: where segments meet windows, windows of one window-id each."""
         if self.grid is None:
             return replace(self.following, time=self.following.time or "start", punctuation=punctuation)
         origin = 0 if self.grid.begins else None
         ids = Windows(range=1, slide=1, origin=origin, keep_empty=self.grid.keep_empty)
-        return replace(self.following, scheme=ids, time=WINDOW, tie_break=(), punctuation=punctuation)
+        order = (ORDER,) if self.ranked else ()
+        return replace(self.following, scheme=ids, time=WINDOW, tie_break=order, punctuation=punctuation)
 
     @cached_property
     def rows_schema(self) -> pa.Schema:
@@ -89,7 +97,8 @@ class Follow:
         kept = [field for field in self.schema if field.name != "segment"]
         own = [(name, self.progress.type) for name in ("start", "end")]
         made = [*own, ("duration", self._measure), ("id", pa.int64()), ("bounds", pa.string())]
-        return pa.schema([*kept, *made, *([(WINDOW, pa.int64())] if self.grid else [])])
+        met = [WINDOW] * (self.grid is not None) + [ORDER] * self.ranked
+        return pa.schema([*kept, *made, *((name, pa.int64()) for name in met)])
 
     @property
     def _measure(self) -> pa.DataType:
@@ -105,6 +114,9 @@ class Follow:
         if self.grid is not None:
             owner, wids = self._met(self.grid, segment, start, end)
             found = found.take(pa.array(owner)).append_column(WINDOW, pa.array(wids))
+            if self.ranked:
+                by = end if self.following.time == "end" else start
+                found = found.append_column(ORDER, pa.array(ranks(by)[owner]))
             first, last = self.grid.bounds(wids)
             start, end = np.maximum(start[owner], first), np.minimum(end[owner], last)
         return self._timed(found, start, end)

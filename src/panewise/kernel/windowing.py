@@ -190,11 +190,11 @@ class Entries:
         return owners[order], panes[order], rows[order], marks[order], tallies.of(order)
 
     def add(
-        self, slots: Array, places: Array, at: Array, inputs: Inputs, keys: int, marked: Array | None = None
+        self, slots: Array, places: Array, ranks: Array, inputs: Inputs, keys: int, marked: Array | None = None
     ) -> None:
-        """Add rows, each at its place, to their keys, of which there are so many by now."""
+        """Add rows, each at its place, to their keys, of which there are so many by now; first and last go by ranks."""
         found = self._grown(slots, places, keys)
-        self._tallies.own(found, inputs, at)
+        self._tallies.own(found, inputs, ranks)
         _counted(self._rows, found)
         if marked is not None:
             _counted(self._marks, found[marked])
@@ -262,9 +262,9 @@ class WindowOperator(Entries):
         self._begun = np.empty(0, np.int64)
         """The first window of each key, where those without rows are kept."""
 
-    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int) -> None:
-        """Add rows to the panes of their keys."""
-        self.add(slots, self._grid.pane_of(at), at, inputs, keys)
+    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int, ranks: Array | None = None) -> None:
+        """Add rows to the panes of their keys; first and last go by ranks, where these are given, else by `at`."""
+        self.add(slots, self._grid.pane_of(at), at if ranks is None else ranks, inputs, keys)
 
     def close(self, complete: Array) -> None:
         """Of each key, no window up to `complete` is sent any more."""
