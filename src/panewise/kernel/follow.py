@@ -156,12 +156,17 @@ class Follow:
         return self.grid.complete(until, self.progress)
 
     def until(self, passed: tuple[Any, Any]) -> Any:
-        """The same, of starts and ends, as an `at` of the rows; None where nothing is known."""
+        """The same, of starts and ends, as an `at` of the rows; None where nothing is known.
+
+        A time is an Arrow scalar, because Python has no word for some.
+        """
         given = passed[self.by_end]
         if not self.progress.nothing < given < self.progress.everything:
             return None
         promised = self.promise(np.array([given], self.progress.dtype))
-        return promised[0].item() if self.grid is not None else self.progress.bounds(promised)[0].as_py()
+        if self.grid is not None:
+            return promised[0].item()
+        return self.progress.bounds(promised)[0] if promised[0] > self.progress.nothing else None
 
     def passed(self, passed: tuple[Any, Any]) -> tuple[Any, Any]:
         """How far results have come, by their starts and ends: of window-ids, by the bounds of the next window."""

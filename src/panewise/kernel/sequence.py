@@ -94,7 +94,8 @@ class Layout:
     def _check_windows(self, windows: WindowScheme) -> None:
         if isinstance(windows, Windows):
             grid_of(windows, self.progress)
-        if self.plan.ties != "all" or (self.plan.tie_break not in ((), (ORDER,)) and not isinstance(windows, RowWindows)):
+        broken = self.plan.tie_break not in ((), (ORDER,)) and not isinstance(windows, RowWindows)
+        if self.plan.ties != "all" or broken:
             name, value = ("tie_break", self.plan.tie_break) if self.plan.ties == "all" else ("ties", self.plan.ties)
             raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
         if self.plan.one_sequence and (per_key(self.plan) or is_per_key(self.plan)):

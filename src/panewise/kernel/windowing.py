@@ -331,13 +331,8 @@ class WindowOperator(Entries):
 
         Or ends.
         """
-        next_one = self._next(until, progress)
-        over = until >= progress.everything
-        start, end = self._grid.bounds(np.where(over, 0, next_one))
-        return np.where(over, progress.everything, progress.below(end if ends else start))
-
-    def _next(self, until: Array, progress: Progress) -> Array:
-        return np.maximum(self._grid.complete(until, progress), _NONE) + 1
+        start, end = self._grid.bounds(np.maximum(self._grid.complete(until, progress), _NONE) + 1)
+        return progress.passed_on(until, progress.below(end if ends else start))
 
     def _forget(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Keep the panes that a later window has; where all later ones have them, those that are full become one."""

@@ -185,7 +185,9 @@ class Grid:
             start = self._splits(j)
         elif self.pairs:
             rest = int(self.slides * self.slide - self.range)
-            start = np.where(start > _MOST - rest, _MOST, start + rest)
+            # what is before all numbers stays there
+            moved = np.where(start > _MOST - rest, _MOST, start + rest)
+            start = np.where(start == _LEAST, _LEAST, moved)
         if self.begins:
             start = np.maximum(start, self.origin)
         return start, end
