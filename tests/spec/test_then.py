@@ -60,6 +60,14 @@ def test_plans_are_told_one_after_another() -> None:
             "`then` (landmark_windows): segments are clipped to windows, and these have no end of their own.",
         ),
         (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(5).at("start", tie_break="nope")), ROWS),
+            "`tie_break` (('nope',)) is about rows with one `at`, and windows take all. Leave it out.",
+        ),
+        (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(5).at("start", ties="first")), ROWS),
+            "`ties` ('first') is about rows with one `at`, and windows take all. Leave it out.",
+        ),
+        (
             lambda: pw.segments_local(FIRST.agg(duration="count(*)").then(COUNTS), ROWS),
             "`then`: the plan before it has a column 'duration', which is what a segment's own is called there",
         ),

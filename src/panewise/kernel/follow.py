@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from panewise.errors import SpecError
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, progress_of
-from panewise.kernel.sequence import ORDER
+from panewise.kernel.sequence import ORDER, check_ties
 from panewise.kernel.tally import ranks
 from panewise.kernel.windows import Grid, grid_of
 from panewise.spec.frames import Windows
@@ -60,6 +60,9 @@ class Follow:
                 "`then` (landmark_windows): segments are clipped to windows, and these have no end of their own. "
                 "Use sliding_windows or tumbling_windows."
             )
+        if isinstance(scheme, Windows):
+            # here, because the plan over window-ids has a tie_break of its own
+            check_ties(self.following)
 
     @cached_property
     def progress(self) -> Progress:

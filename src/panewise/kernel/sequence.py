@@ -28,7 +28,7 @@ from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import per_key
 
-__all__ = ["ORDER", "PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
+__all__ = ["ORDER", "PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_ties", "check_value", "tied"]
 
 PAGE_ROWS = 131_072
 """How many rows a page gathers, at least: fewer cost calls, more cost memory."""
@@ -60,6 +60,13 @@ def check_value(option: str, value: Value, found: str, time: bool, number: bool)
         raise InputError(
             f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value."
         )
+
+
+def check_ties(plan: PlanSpec) -> None:
+    """Refuse to order rows with one `at` where windows take them all."""
+    if plan.ties != "all" or (plan.tie_break and not isinstance(plan.scheme, RowWindows)):
+        name, value = ("tie_break", plan.tie_break) if plan.ties == "all" else ("ties", plan.ties)
+        raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
 
 
 @dataclass(frozen=True)
@@ -94,10 +101,8 @@ class Layout:
     def _check_windows(self, windows: WindowScheme) -> None:
         if isinstance(windows, Windows):
             grid_of(windows, self.progress)
-        broken = self.plan.tie_break not in ((), (ORDER,)) and not isinstance(windows, RowWindows)
-        if self.plan.ties != "all" or broken:
-            name, value = ("tie_break", self.plan.tie_break) if self.plan.ties == "all" else ("ties", self.plan.ties)
-            raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
+        if self.plan.tie_break != (ORDER,):
+            check_ties(self.plan)
         if self.plan.one_sequence and (per_key(self.plan) or is_per_key(self.plan)):
             raise SpecError(
                 f"`punctuation` ({type(self.plan.punctuation).__name__}) tells of single keys, but rows of all "
