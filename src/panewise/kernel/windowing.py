@@ -181,7 +181,7 @@ class Entries:
     def entries(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """Key, place, number of rows, of marked rows, and tally of each."""
         n = self._count
-        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], self._tallies.first(n)
+        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], self._tallies.between(0, n)
 
     def in_order(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """The same by key, then place."""
@@ -295,10 +295,12 @@ class WindowOperator(Entries):
         counts = _count(panes, edges, *grid, first, last)
         blocks = np.flatnonzero(np.diff(np.cumsum(counts) // _BLOCK, prepend=0))
         for begin, end in pairwise([0, *(blocks[blocks > 0]), len(slots)] if len(slots) else [0, 0]):
-            span, some = (first[begin:end], last[begin:end]), edges[begin : end + 1]
+            span, base, top = (first[begin:end], last[begin:end]), int(edges[begin]), int(edges[end])
             owner, wids, *runs = (np.empty(int(counts[begin:end].sum()), np.int64) for _ in range(4))
-            _runs(panes, some, grid, span, (owner, wids, *runs))
-            yield self._segments(slots[begin:end][owner], wids, *slid(rows, tallies, *runs))
+            _runs(panes[base:top], edges[begin : end + 1] - base, grid, span, (owner, wids, *runs))
+            # those of these keys only: reducers look at all that they are given
+            made = slid(rows[base:top], tallies.between(base, top), *runs)
+            yield self._segments(slots[begin:end][owner], wids, *made)
         self.close(complete)
         self._forget(owners, panes, rows, marks, tallies)
 
