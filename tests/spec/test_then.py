@@ -21,6 +21,7 @@ PLANS = [
     FIRST.then(pw.sliding_windows(10, 5, keep_empty=True).agg(own="conformance.schemes:Span(duration)")),
 ]
 ROWS = pa.table({"k": ["a"], "t": [1], "v": [1]})
+FAR = pa.table({"k": ["a", "a"], "t": [0, 10**10], "v": [1, 1]})
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -74,6 +75,11 @@ def test_plans_are_told_one_after_another() -> None:
         (
             lambda: pw.segments_local(FIRST.agg(n="count(*)"), ROWS, {"m": "count(*)"}),
             "`agg` (m) is given, and the plan has aggregates of its own (n). Give one or the other.",
+        ),
+        (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(1)), FAR),
+            "`slide` (1): 10,000,000,001 windows would be sent at once, because a row or a promise is so far ahead of "
+            "the others. Correct its clock, or choose a larger slide.",
         ),
         (lambda: FIRST.then(COUNTS).fill(ROWS, ROWS), "`fill`: a plan follows this one"),
         (

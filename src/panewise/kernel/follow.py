@@ -20,7 +20,7 @@ from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, progress_of
 from panewise.kernel.sequence import ORDER, check_ties
 from panewise.kernel.tally import ranks
-from panewise.kernel.windows import Grid, grid_of
+from panewise.kernel.windows import Grid, check_count, grid_of
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -147,6 +147,7 @@ class Follow:
         if grid.begins:
             first = np.maximum(first, 0)
         counts = np.where(high < low, 0, np.maximum(last - first + 1, 0))
+        check_count(grid.slide, float(counts.sum(dtype=float)))
         owner = np.repeat(np.arange(len(counts)), counts)
         offsets = np.cumsum(counts) - counts
         return owner, first[owner] + np.arange(int(counts.sum())) - offsets[owner]

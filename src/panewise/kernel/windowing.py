@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregates import Aggregation, Inputs
 from panewise.kernel.bundle import dump, load
@@ -23,13 +22,12 @@ from panewise.kernel.operator import Segments, joined
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.kernel.sliding import slid
-from panewise.kernel.windows import Grid
+from panewise.kernel.windows import Grid, check_count
 
 __all__ = ["Entries", "WindowOperator", "groups"]
 
 _BLOCK = 1 << 16
 """About how many windows are made at a time."""
-_WITHOUT_END = 100_000_000
 _NONE = np.int64(np.iinfo(np.int64).min // 4)
 """No window yet."""
 _NEVER = np.int64(np.iinfo(np.int64).max // 4)
@@ -310,13 +308,8 @@ class WindowOperator(Entries):
         return Segments(slots, start, end, flags, rows, wids, np.zeros(len(wids), np.int64), *made.folds())
 
     def _check_count(self, panes: Array, first: Array, last: Array) -> None:
-        """Refuse to send windows without end: a clock that is far ahead would have them all sent."""
-        total = float(np.maximum(last.astype(float) - np.maximum(first, panes) + 1, 0).sum())
-        if total > _WITHOUT_END:
-            raise DataError(
-                f"`slide` ({self._grid.slide}): {total:,.0f} windows would be sent at once, because a row or a promise "
-                "is so far ahead of the others. Correct its clock, or choose a larger slide."
-            )
+        total = np.maximum(last.astype(float) - np.maximum(first, panes) + 1, 0).sum()
+        check_count(self._grid.slide, float(total))
 
     def _sent_of(self, slots: int) -> Array:
         return np.concatenate([self._sent, np.full(slots - len(self._sent), _NONE)])
