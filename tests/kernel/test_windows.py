@@ -9,6 +9,8 @@ import pytest
 
 import panewise as pw
 from panewise.errors import DataError, InputError, SpecError
+from panewise.kernel import windowing
+from panewise.kernel.sliding import slid
 from panewise.local.fill_stream import LocalFill
 from panewise.local.stream import LocalStream
 from panewise.spec.fill import filling
@@ -132,3 +134,22 @@ def test_windows_that_can_not_be_filled_are_refused() -> None:
         LocalFill(pw.tumbling_windows(10).at("t", pw.slack(0)), of_stream, {"n": "count(*)"}, rows, visits)
     filled = pw.fill_local(pw.tumbling_windows(10).at("t"), rows, visits, {"n": "count(*)"})
     assert filled.column("n").to_pylist() == [1]
+
+
+def test_each_block_of_windows_looks_at_its_own_panes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps values is merged over all the panes that it is given."""
+    rows = pa.table({"k": [i % 40 for i in range(800)], "t": list(range(800)), "v": [i * 7 % 31 for i in range(800)]})
+    plan = pw.sliding_windows(120, 40).by("k").at("t")
+    agg = {"n": "count(distinct v)", "m": "median(v)", "s": "sum(v)"}
+    whole = pw.segments_local(plan, rows, agg)
+    given = []
+
+    def spied(counts: Any, tallies: Any, *runs: Any) -> Any:
+        given.append(len(tallies))
+        return slid(counts, tallies, *runs)
+
+    monkeypatch.setattr(windowing, "_BLOCK", 50)
+    monkeypatch.setattr(windowing, "slid", spied)
+    assert pw.segments_local(plan, rows, agg).equals(whole)
+    assert len(given) > 10
+    assert sum(given) == 40 * 20  # a pane for each row

@@ -30,6 +30,8 @@ __all__ = ["ACCURACY", "Reducer", "over_runs", "reduced", "reducer_of"]
 ACCURACY = 0.01
 """An approximate percentile is off by at most this, relative to itself."""
 _LG_K = 12
+_FEW = 16
+"""How often a state is merged directly, at most: by doubling, values are moved at every level, and twice as often."""
 
 
 class Reducer(Protocol):
@@ -363,7 +365,7 @@ def over_runs(reducer: Reducer, states: pa.Array, first: Array, last: Array) -> 
     lengths = last - first
     if len(first) == len(states) and (lengths == 1).all() and (first == np.arange(len(first))).all():
         return states
-    if int(lengths.sum()) > 4 * (len(states) + len(first)):
+    if int(lengths.sum()) > _FEW * (len(states) + len(first)):
         return _doubled(reducer, states, first, lengths)
     owner = np.repeat(np.arange(len(first)), lengths)
     offsets = np.cumsum(lengths) - lengths
