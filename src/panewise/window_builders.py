@@ -149,6 +149,11 @@ def windows(
         )
     if rattr is not None and rattr == sattr:
         wattr, rattr, sattr = rattr, None, None
+    if rattr == ROW_NUMBER:
+        raise SpecError(
+            f"`rattr` (ROW_NUMBER) and `sattr` ({sattr!r}): windows of so many rows slide by rows too. "
+            "Give wattr=ROW_NUMBER, or a column as `rattr`."
+        )
     if pattr is not None and wattr != ROW_NUMBER:
         raise SpecError(
             f"`pattr` ({pattr!r}) numbers rows by themselves in each partition, so `wattr` must be ROW_NUMBER. "

@@ -9,6 +9,8 @@ import pytest
 
 import panewise as pw
 from panewise.errors import DataError, InputError, SpecError
+from panewise.kernel import windowing
+from panewise.kernel.sliding import slid
 from panewise.local.fill_stream import LocalFill
 from panewise.local.stream import LocalStream
 from panewise.spec.fill import filling
@@ -111,6 +113,18 @@ def test_one_attribute_for_both_is_the_windowing_attribute() -> None:
     assert both == pw.windows(range=60, slide=20, wattr="t") == pw.sliding_windows(60, 20).at("t")
 
 
+def test_numbers_of_rows_that_slide_by_a_column_are_refused() -> None:
+    with pytest.raises(SpecError) as error:
+        pw.windows(range=5, slide=10, rattr=pw.ROW_NUMBER, sattr="t")
+    assert str(error.value) == (
+        "`rattr` (ROW_NUMBER) and `sattr` ('t'): windows of so many rows slide by rows too. "
+        "Give wattr=ROW_NUMBER, or a column as `rattr`."
+    )
+    both = pw.windows(range=5, slide=2, rattr=pw.ROW_NUMBER, sattr=pw.ROW_NUMBER)
+    assert both == pw.row_windows(5, 2)
+    assert pw.windows(range=5, slide=2, rattr="t", sattr=pw.ROW_NUMBER) == pw.slide_by_tuple_windows(5, every=2).at("t")
+
+
 def test_windows_that_can_not_be_filled_are_refused() -> None:
     rows, visits = pa.table({"t": [101, 102]}), pa.table({"t": [101, 1]})
     with pytest.raises(SpecError, match="bounded by numbers of rows"):
@@ -120,3 +134,22 @@ def test_windows_that_can_not_be_filled_are_refused() -> None:
         LocalFill(pw.tumbling_windows(10).at("t", pw.slack(0)), of_stream, {"n": "count(*)"}, rows, visits)
     filled = pw.fill_local(pw.tumbling_windows(10).at("t"), rows, visits, {"n": "count(*)"})
     assert filled.column("n").to_pylist() == [1]
+
+
+def test_each_block_of_windows_looks_at_its_own_panes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps values is merged over all the panes that it is given."""
+    rows = pa.table({"k": [i % 40 for i in range(800)], "t": list(range(800)), "v": [i * 7 % 31 for i in range(800)]})
+    plan = pw.sliding_windows(120, 40).by("k").at("t")
+    agg = {"n": "count(distinct v)", "m": "median(v)", "s": "sum(v)"}
+    whole = pw.segments_local(plan, rows, agg)
+    given = []
+
+    def spied(counts: Any, tallies: Any, *runs: Any) -> Any:
+        given.append(len(tallies))
+        return slid(counts, tallies, *runs)
+
+    monkeypatch.setattr(windowing, "_BLOCK", 50)
+    monkeypatch.setattr(windowing, "slid", spied)
+    assert pw.segments_local(plan, rows, agg).equals(whole)
+    assert len(given) > 10
+    assert sum(given) == 40 * 20  # a pane for each row

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pandas as pd
@@ -221,6 +222,34 @@ def test_what_aggregates_read() -> None:
         "top": None,
         "none": 0,
     }
+
+
+def test_decimals_and_unsigned_integers_are_counted_exactly() -> None:
+    digits = [Decimal(text) for text in ("12345678901234567890.01", "12345678901234567890.02", "1.00", "1")]
+    table = pa.table(
+        {
+            "t": [1, 2, 3, 4],
+            "ok": [True] * 4,
+            "d": pa.array(digits, pa.decimal128(22, 2)),
+            "u": pa.array([2**64 - 1, 2**64 - 2, 1, 1], pa.uint64()),
+        }
+    )
+    agg = {
+        "low": "min(d)",
+        "n": "count(distinct d)",
+        "total": "sum(d)",
+        "near": "approx_count_distinct(d)",
+        "some": "count(distinct case when t < 3 then d end)",
+        "u": "count(distinct u)",
+        "u_near": "approx_count_distinct(u)",
+        "high": "max(u)",
+    }
+    wanted = {"low": 1.0, "n": 3, "total": 24691357802469135782.03, "near": 3, "some": 2, "u": 3, "u_near": 3}
+    for plan in (pw.threshold_frames("ok").at("t"), pw.tumbling_windows(10).at("t")):
+        (row,) = pw.segments_local(plan, table, agg).to_pylist()
+        assert {name: row[name] for name in agg} == {**wanted, "high": 2.0**64}
+    (row,) = pw.fill_local(plan, table, table, agg, at="t").to_pylist()
+    assert {name: row[name] for name in agg} == {**wanted, "high": 2.0**64}
 
 
 def test_big_integers_frame_as_the_nearest_number() -> None:

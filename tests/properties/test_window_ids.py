@@ -15,10 +15,12 @@ import panewise as pw
 from panewise.kernel import window_oracle
 from panewise.kernel.bundle import load
 from panewise.kernel.oracle import Row
+from panewise.kernel.window_ids import Ends, extent, wids, windows
 from panewise.kernel.windowbatch import merged, partials
-from panewise.kernel.windows import Grid
+from panewise.kernel.windows import Grid, row_grid
 from panewise.local.runner import apply_local
 from panewise.local.stream import LocalStream
+from panewise.spec.frames import RowWindows
 from properties.streams import AGG, CALLS
 
 SIZES = st.integers(1, 30)
@@ -58,6 +60,59 @@ def test_wids_and_extent_are_inverses_for_real_numbers(data: st.DataObject, w: i
     t = data.draw(near | st.floats(-100 * grid.slide, 100 * grid.slide))
     first, last = grid.wids(t)
     assert (first <= w <= last) == (start <= t < end and (not grid.begins or w >= 0))
+
+
+@given(data=st.data(), grid=grids(), near=st.tuples(st.integers(-100, 100), st.integers(-100, 100)))
+def test_windows_between_two_instants_are_those_of_the_instants_there(
+    data: st.DataObject, grid: Grid, near: tuple[int, int]
+) -> None:
+    first, last = sorted(near)
+    found = windows(grid, first, last)
+    held = [wids(grid, t) for t in range(first, last + 1)]
+    if grid.range is None:
+        # those of every instant go on, so the last of these is the first that holds the last instant
+        assert set(found) == {ids[0] for ids in held if ids}
+    else:
+        assert set(found) == {w for ids in held for w in ids}
+    if len(found) and grid.range is not None:
+        w = data.draw(st.sampled_from(found))
+        start, end = extent(grid, w)
+        assert start <= last
+        assert end > first
+
+
+@given(size=SIZES, slide=SIZES, number=st.integers(1, 100), w=st.integers(0, 120), apart=st.booleans())
+def test_wids_and_extent_are_inverses_for_numbers_of_rows(
+    size: int, slide: int, number: int, w: int, apart: bool
+) -> None:
+    scheme = pw.row_windows(size, slide, partitioned=apart).scheme
+    assert isinstance(scheme, RowWindows)
+    start, end = extent(row_grid(scheme), w)
+    assert (w in wids(row_grid(scheme), number)) == (start <= number < end)
+
+
+@given(data=st.data(), size=SIZES, real=st.booleans())
+def test_wids_and_extent_are_inverses_for_windows_that_rows_end(data: st.DataObject, size: int, real: bool) -> None:
+    unit = data.draw(st.sampled_from([1.0, 0.1, 0.37, 1e-3, 1e6])) if real else 1
+    ats = [n * unit for n in data.draw(st.lists(st.integers(-40, 40), min_size=1, max_size=12))]
+    ends = Ends(size * unit, tuple(ats))
+    for t in {*ats, data.draw(st.integers(-50, 50)) * unit}:
+        for w in ends.ends:
+            start, end = extent(ends, w)
+            assert (w in wids(ends, t)) == (start < t <= end)
+    # and they are the windows that are found
+    rows = pa.table({"t": pa.array(ats, pa.float64() if real else pa.int64())})
+    found = pw.segments_local(pw.slide_by_tuple_windows(size * unit).at("t"), rows).to_pylist()
+    assert [row["segment"]["end"] for row in found] == windows(ends, min(ats), max(ats))
+    assert [(row["segment"]["start"], row["segment"]["end"]) for row in found] == [
+        extent(ends, row["segment"]["end"]) for row in found
+    ]
+    assert [row["rows"] for row in found] == [sum(row["segment"]["end"] in wids(ends, t) for t in ats) for row in found]
+
+
+def test_the_row_of_the_example_is_in_three_windows() -> None:
+    assert list(wids(Grid(60, 20), 211)) == [10, 11, 12]
+    assert [extent(Grid(60, 20), w) for w in (10, 11, 12)] == [(160, 220), (180, 240), (200, 260)]
 
 
 @given(grid=grids(), ws=st.lists(st.integers(-(2**62), 2**62), min_size=1), small=st.booleans())

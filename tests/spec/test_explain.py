@@ -12,9 +12,11 @@ from panewise.builders import (
     session_frames,
     threshold_frames,
 )
+from panewise.kernel.windows import Grid
 from panewise.plan import Plan
 from panewise.spec.explain import explain
 from panewise.spec.punctuate import Punctuation, external, in_band, ordered_per, schedule, slack, watermark
+from panewise.window_builders import sliding_windows
 
 LOSS = """\
 Finds          the stretches of rows in which drop_pct > 0.3 holds
@@ -185,6 +187,24 @@ def test_what_an_incomplete_end_is_in() -> None:
     assert line(delta_frames({"v": 1}, closing="include"), "Shape") == (
         every + ", but those after the last complete one, which are in none"
     )
+
+
+@pytest.mark.parametrize(
+    ("range", "slide"), [(0.7, 0.1), (0.75, 0.1), (0.3, 0.1), (1.1, 1), (6, 1.5), (1, 2.5), (7, 2), (6, 2), (1, 2)]
+)
+def test_panes_are_those_of_the_kernel(range: float, slide: float) -> None:
+    real = isinstance(range, float) or isinstance(slide, float)
+    grid = Grid(float(range), float(slide)) if real else Grid(range, slide)
+    each, count = grid.panes
+    pieces = f"{count} pane{'s' if count != 1 else ''} in a window, {each} in each slide"
+    assert line(sliding_windows(range, slide), "Panes").endswith(f": {pieces}")
+
+
+def test_stages_of_windows() -> None:
+    keyed, one = sliding_windows(7, 2).by("k"), sliding_windows(7, 2)
+    before = "source -> apply (Spark SQL per row) -> bucket"
+    assert line(keyed, "Stages") == f"{before} -> shuffle of panes by k -> emit"
+    assert line(one, "Stages") == f"{before} -> gather panes in one partition -> emit"
 
 
 def test_remainders() -> None:

@@ -21,6 +21,7 @@ PLANS = [
     FIRST.then(pw.sliding_windows(10, 5, keep_empty=True).agg(own="conformance.schemes:Span(duration)")),
 ]
 ROWS = pa.table({"k": ["a"], "t": [1], "v": [1]})
+FAR = pa.table({"k": ["a", "a"], "t": [0, 10**10], "v": [1, 1]})
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -60,12 +61,25 @@ def test_plans_are_told_one_after_another() -> None:
             "`then` (landmark_windows): segments are clipped to windows, and these have no end of their own.",
         ),
         (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(5).at("start", tie_break="nope")), ROWS),
+            "`tie_break` (('nope',)) is about rows with one `at`, and windows take all. Leave it out.",
+        ),
+        (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(5).at("start", ties="first")), ROWS),
+            "`ties` ('first') is about rows with one `at`, and windows take all. Leave it out.",
+        ),
+        (
             lambda: pw.segments_local(FIRST.agg(duration="count(*)").then(COUNTS), ROWS),
             "`then`: the plan before it has a column 'duration', which is what a segment's own is called there",
         ),
         (
             lambda: pw.segments_local(FIRST.agg(n="count(*)"), ROWS, {"m": "count(*)"}),
             "`agg` (m) is given, and the plan has aggregates of its own (n). Give one or the other.",
+        ),
+        (
+            lambda: pw.segments_local(FIRST.then(pw.tumbling_windows(1)), FAR),
+            "`slide` (1): 10,000,000,001 windows would be sent at once, because a row or a promise is so far ahead of "
+            "the others. Correct its clock, or choose a larger slide.",
         ),
         (lambda: FIRST.then(COUNTS).fill(ROWS, ROWS), "`fill`: a plan follows this one"),
         (

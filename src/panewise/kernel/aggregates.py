@@ -12,9 +12,9 @@ from panewise.errors import DataError, InputError
 from panewise.kernel import folds
 from panewise.kernel.page import Array, in_one, numbers
 from panewise.kernel.reducers import Reducer, reducer_of
-from panewise.spec.aggregates import Aggregate
+from panewise.spec.aggregates import AS_THEY_ARE, Aggregate
 
-__all__ = ["AS_THEY_ARE", "Aggregation", "Inputs", "Output", "check_input"]
+__all__ = ["Aggregation", "Inputs", "Output", "check_input"]
 
 _FLOAT_KINDS = {
     "sum": folds.SUM_F,
@@ -26,8 +26,6 @@ _FLOAT_KINDS = {
 _INT_KINDS = {"sum": folds.SUM_I, "min": folds.MIN_I, "max": folds.MAX_I, "first": folds.FIRST_I, "last": folds.LAST_I}
 _INT_VALUED = (folds.COUNT_ROWS, folds.COUNT)
 _NUMBERS_ONLY = ("sum", "avg", "stddev", "variance", "percentile", "approx_percentile")
-AS_THEY_ARE = ("count_distinct", "approx_count_distinct")
-"""What takes values of any type, as they are."""
 
 
 @dataclass(frozen=True)

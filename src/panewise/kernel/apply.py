@@ -54,8 +54,10 @@ _ARGUMENTS |= {"is_nvl", "is_string", "low", "table", "this", "to", "true", "typ
 _MEANT = {exp.Like: {"negate"}, exp.Cast: {"safe"}, exp.TryCast: {"safe"}, exp.Div: {"safe"}}
 
 
-def evaluate(name: str, text: str, table: pa.Table) -> pa.Array:
-    """The value of an SQL expression for each row; `name` is the option it comes from. Decimals come back as float64.
+def evaluate(name: str, text: str, table: pa.Table, exact: bool = False) -> pa.Array:
+    """The value of an SQL expression for each row; `name` is the option it comes from.
+
+    Decimals come back as float64, unless they must be `exact`.
 
     >>> evaluate("condition", "drop_pct > 0.3", pa.table({"drop_pct": [0.1, 0.5, None]})).to_pylist()
     [False, True, None]
@@ -73,7 +75,7 @@ def evaluate(name: str, text: str, table: pa.Table) -> pa.Array:
         ) from None
     except DataError as e:
         raise DataError(f"{where}: {e}") from None
-    return cast(result, pa.float64()) if pa.types.is_decimal(result.type) else result
+    return cast(result, pa.float64()) if pa.types.is_decimal(result.type) and not exact else result
 
 
 @lru_cache(256)

@@ -140,10 +140,10 @@ class Tallies:
         states = [pa.concat_arrays(each) for each in zip(*(tallies.reduced for tallies in some), strict=True)]
         return Tallies(some[0].aggregation, floats, ints, states)
 
-    def first(self, count: int) -> Tallies:
-        """Of the first segments; what is added to them is added to these."""
-        states = [states.slice(0, count) for states in self.reduced]
-        return Tallies(self.aggregation, self.floats[:count], self.ints[:count], states)
+    def between(self, first: int, last: int) -> Tallies:
+        """Of the segments from `first` up to, not including, `last`; what is added to their cells is added to these."""
+        states = [states.slice(first, last - first) for states in self.reduced]
+        return Tallies(self.aggregation, self.floats[first:last], self.ints[first:last], states)
 
     def grown(self, count: int) -> Tallies:
         """With so many more, of no rows yet."""

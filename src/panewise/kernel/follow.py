@@ -18,7 +18,9 @@ import pyarrow.compute as pc
 from panewise.errors import SpecError
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, progress_of
-from panewise.kernel.windows import Grid, grid_of
+from panewise.kernel.sequence import ORDER, check_ties
+from panewise.kernel.tally import ranks
+from panewise.kernel.windows import Grid, check_count, grid_of
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import Punctuation
@@ -29,7 +31,7 @@ WINDOW = "panewise window"
 """The column of the window that a segment meets."""
 _SECOND = 1_000_000
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_OWN = ("start", "end", "id", "bounds", "duration", WINDOW)
+_OWN = ("start", "end", "id", "bounds", "duration")
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,11 @@ class Follow:
     """Of the segments."""
 
     def __post_init__(self) -> None:
-        taken = [name for name in self.schema.names if name in _OWN]
+        taken = [name for name in self.schema.names if name in (*_OWN, WINDOW, ORDER)]
         if taken:
             raise SpecError(
                 f"`then`: the plan before it has a column {taken[0]!r}, which is what a segment's own is called there "
-                f"({', '.join(_OWN[:-1])}). Rename it."
+                f"({', '.join(_OWN)}). Rename it."
             )
         if self.following.time not in (None, "start", "end"):
             raise SpecError(
@@ -58,6 +60,9 @@ class Follow:
                 "`then` (landmark_windows): segments are clipped to windows, and these have no end of their own. "
                 "Use sliding_windows or tumbling_windows."
             )
+        if isinstance(scheme, Windows):
+            # here, because the plan over window-ids has a tie_break of its own
+            check_ties(self.following)
 
     @cached_property
     def progress(self) -> Progress:
@@ -75,13 +80,19 @@ class Follow:
         """Whether segments are in order of their ends."""
         return self.grid is None and self.following.time == "end"
 
+    @property
+    def ranked(self) -> bool:
+        """Whether the order of segments in a window shows: they share a window-id, so it comes with them."""
+        return self.grid is not None and any(call.function in ("first", "last") for _, call in self.following.calls)
+
     def plan(self, punctuation: Punctuation | None = None) -> PlanSpec:
         """What is run over the rows: where segments meet windows, windows of one window-id each."""
         if self.grid is None:
             return replace(self.following, time=self.following.time or "start", punctuation=punctuation)
         origin = 0 if self.grid.begins else None
         ids = Windows(range=1, slide=1, origin=origin, keep_empty=self.grid.keep_empty)
-        return replace(self.following, scheme=ids, time=WINDOW, tie_break=(), punctuation=punctuation)
+        order = (ORDER,) if self.ranked else ()
+        return replace(self.following, scheme=ids, time=WINDOW, tie_break=order, punctuation=punctuation)
 
     @cached_property
     def rows_schema(self) -> pa.Schema:
@@ -89,7 +100,8 @@ class Follow:
         kept = [field for field in self.schema if field.name != "segment"]
         own = [(name, self.progress.type) for name in ("start", "end")]
         made = [*own, ("duration", self._measure), ("id", pa.int64()), ("bounds", pa.string())]
-        return pa.schema([*kept, *made, *([(WINDOW, pa.int64())] if self.grid else [])])
+        met = [WINDOW] * (self.grid is not None) + [ORDER] * self.ranked
+        return pa.schema([*kept, *made, *((name, pa.int64()) for name in met)])
 
     @property
     def _measure(self) -> pa.DataType:
@@ -105,6 +117,9 @@ class Follow:
         if self.grid is not None:
             owner, wids = self._met(self.grid, segment, start, end)
             found = found.take(pa.array(owner)).append_column(WINDOW, pa.array(wids))
+            if self.ranked:
+                by = end if self.following.time == "end" else start
+                found = found.append_column(ORDER, pa.array(ranks(by)[owner]))
             first, last = self.grid.bounds(wids)
             start, end = np.maximum(start[owner], first), np.minimum(end[owner], last)
         return self._timed(found, start, end)
@@ -132,6 +147,7 @@ class Follow:
         if grid.begins:
             first = np.maximum(first, 0)
         counts = np.where(high < low, 0, np.maximum(last - first + 1, 0))
+        check_count(grid.slide, float(counts.sum(dtype=float)))
         owner = np.repeat(np.arange(len(counts)), counts)
         offsets = np.cumsum(counts) - counts
         return owner, first[owner] + np.arange(int(counts.sum())) - offsets[owner]
@@ -144,12 +160,17 @@ class Follow:
         return self.grid.complete(until, self.progress)
 
     def until(self, passed: tuple[Any, Any]) -> Any:
-        """The same, of starts and ends, as an `at` of the rows; None where nothing is known."""
+        """The same, of starts and ends, as an `at` of the rows; None where nothing is known.
+
+        A time is an Arrow scalar, because Python has no word for some.
+        """
         given = passed[self.by_end]
         if not self.progress.nothing < given < self.progress.everything:
             return None
         promised = self.promise(np.array([given], self.progress.dtype))
-        return promised[0].item() if self.grid is not None else self.progress.bounds(promised)[0].as_py()
+        if self.grid is not None:
+            return promised[0].item()
+        return self.progress.bounds(promised)[0] if promised[0] > self.progress.nothing else None
 
     def asked(self, until: Any) -> Any:
         """What a prod asks for, as an `at` of the rows; None is all."""

@@ -66,16 +66,22 @@ class Progress:
         """Progress of a stream that is over."""
         return self.dtype(np.inf) if self.unit == "real" else np.iinfo(np.int64).max
 
+    def passed_on(self, until: Array, found: Array) -> Array:
+        """What follows from promises, but from nothing nothing follows, and from everything everything."""
+        return np.where(until >= self.everything, self.everything, np.where(until <= self.nothing, self.nothing, found))
+
     def below(self, numbers: Array) -> Array:
         """The last instant before each."""
         if self.unit == "real":
-            return np.nextafter(numbers, -np.inf)
+            with np.errstate(over="ignore"):
+                return np.nextafter(numbers, -np.inf)
         return np.where(numbers == self.nothing, self.nothing, numbers - 1)
 
     def above(self, numbers: Array) -> Array:
         """The first instant after each."""
         if self.unit == "real":
-            return np.nextafter(numbers, np.inf)
+            with np.errstate(over="ignore"):
+                return np.nextafter(numbers, np.inf)
         return np.where(numbers == self.everything, self.everything, numbers + 1)
 
     def earlier(self, numbers: Array, amount: float | int) -> Array:

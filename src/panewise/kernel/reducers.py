@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import deque
 from functools import reduce
 from itertools import pairwise
@@ -29,6 +30,8 @@ __all__ = ["ACCURACY", "Reducer", "over_runs", "reduced", "reducer_of"]
 ACCURACY = 0.01
 """An approximate percentile is off by at most this, relative to itself."""
 _LG_K = 12
+_FEW = 16
+"""How often a state is merged directly, at most: by doubling, values are moved at every level, and twice as often."""
 
 
 class Reducer(Protocol):
@@ -143,6 +146,7 @@ class _ApproxPercentile:
     state = pa.large_list(pa.struct([pa.field("bucket", pa.int64()), pa.field("n", pa.int64())]))
     _growth = (1 + ACCURACY) / (1 - ACCURACY)
     _middle, _infinite = 1 << 20, 1 << 40
+    _last = math.ceil(math.log(sys.float_info.max) / math.log(_growth))
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -190,8 +194,10 @@ class _ApproxPercentile:
         """The middle of a bucket."""
         if bucket == 0 or abs(bucket) > self._infinite:
             return bucket * math.inf if bucket else 0.0
-        size: float = 2 / (1 + self._growth) * self._growth ** (abs(bucket) - self._middle)
-        return math.copysign(size, bucket)
+        number = abs(bucket) - self._middle
+        # the last bucket ends where real numbers do
+        end = self._growth**number if number < self._last else sys.float_info.max
+        return math.copysign(2 / (1 + self._growth) * end, bucket)
 
 
 class _ApproxDistinct:
@@ -235,16 +241,20 @@ def _read(state: bytes) -> Any:
 
 
 def _hashable(values: pa.Array) -> pa.Array:
-    """As integers, real numbers or text."""
+    """As integers, real numbers or text; text begins with a letter, because sketches leave the empty one out."""
     kind = values.type
-    if pa.types.is_timestamp(kind):
+    if pa.types.is_timestamp(kind) or pa.types.is_time64(kind) or pa.types.is_duration(kind):
         return values.cast(pa.int64())
+    if pa.types.is_time32(kind):
+        return values.cast(pa.int32())
     if pa.types.is_date(kind):
         return values.cast(pa.date32()).cast(pa.int32())
     if pa.types.is_decimal(kind):
         return values.cast(pa.string())
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        return pa.array([value.hex() for value in values.to_pylist()], pa.string())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pc.binary_join_element_wise(pa.scalar("x", kind), values, pa.scalar("", kind))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.array([f"x{value.hex()}" for value in values.to_pylist()], pa.string())
     return values
 
 
@@ -263,7 +273,7 @@ class _Custom:
         except TypeError as e:
             raise DataError(
                 f"`agg[{self._name}]`: {type(self._user).__name__} keeps a state that can't be written as JSON ({e}). "
-                "Keep numbers, text, lists and dictionaries of them."
+                "Keep numbers, text, lists and dictionaries of them, whose keys are text."
             ) from None
 
     def reduce(self, owner: Array, values: pa.Array, count: int) -> pa.Array:
@@ -289,16 +299,37 @@ class _Custom:
     def finish(self, states: pa.Array) -> pa.Array:
         user = self._user
         given = [user.init() if state is None else json.loads(state) for state in states.to_pylist()]
-        return pa.array([_plain(user.finish(state)) for state in given], self.type)
+        found = [user.finish(state) for state in given]
+        try:
+            results = [_plain(each) for each in found]
+            made = pa.array(results, self.type)
+        except (TypeError, OverflowError, pa.ArrowException) as e:
+            raise self._misfit(str(e).splitlines()[0].rstrip(".")) from None
+        # Arrow cuts what is behind the point
+        if pa.types.is_integer(self.type):
+            for result, kept in zip(results, made.to_pylist(), strict=True):
+                if result != kept:
+                    raise self._misfit(f"{result} is not whole")
+        return made
+
+    def _misfit(self, said: str) -> DataError:
+        name = type(self._user).__name__
+        return DataError(
+            f"`agg[{self._name}]`: {name} finishes with what is no {self.type}, its `type`: {said}. "
+            "Return that or None, or change `type`."
+        )
 
 
 def _plain(value: Any) -> Any:
-    """Numpy's numbers and arrays as Python's."""
+    """Numpy's numbers and arrays as Python's; in JSON the keys of dictionaries would all become text."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"the key {key!r} of a dictionary is not text")
         return {key: _plain(each) for key, each in value.items()}
     return value
 
@@ -334,7 +365,7 @@ def over_runs(reducer: Reducer, states: pa.Array, first: Array, last: Array) -> 
     lengths = last - first
     if len(first) == len(states) and (lengths == 1).all() and (first == np.arange(len(first))).all():
         return states
-    if int(lengths.sum()) > 4 * (len(states) + len(first)):
+    if int(lengths.sum()) > _FEW * (len(states) + len(first)):
         return _doubled(reducer, states, first, lengths)
     owner = np.repeat(np.arange(len(first)), lengths)
     offsets = np.cumsum(lengths) - lengths

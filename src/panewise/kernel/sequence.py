@@ -18,7 +18,7 @@ from panewise.errors import DataError, InputError, SpecError
 from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
-from panewise.kernel.page import NULL, Array, Page
+from panewise.kernel.page import NULL, Array, Page, in_one
 from panewise.kernel.prod import answer_schema, check_answers
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.punctuate import is_per_key
@@ -30,10 +30,12 @@ from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods
 from panewise.spec.punctuate import per_key
 
-__all__ = ["PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_value", "tied"]
+__all__ = ["ORDER", "PAGE_ROWS", "Layout", "Reader", "Sequence", "check_condition", "check_ties", "check_value", "tied"]
 
 PAGE_ROWS = 131_072
 """How many rows a page gathers, at least: fewer cost calls, more cost memory."""
+ORDER = "panewise order"
+"""The column of the order of segments in a window, by which first and last are found; the only tie_break of windows."""
 
 
 def check_condition(option: str, text: str, found: str, boolean: bool) -> None:
@@ -60,6 +62,13 @@ def check_value(option: str, value: Value, found: str, time: bool, number: bool)
         raise InputError(
             f"`{option}` ({value.text!r}) has type {found}, not a number. Cast it, or choose another value."
         )
+
+
+def check_ties(plan: PlanSpec) -> None:
+    """Refuse to order rows with one `at` where windows take them all."""
+    if plan.ties != "all" or (plan.tie_break and not isinstance(plan.scheme, RowWindows)):
+        name, value = ("tie_break", plan.tie_break) if plan.ties == "all" else ("ties", plan.ties)
+        raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
 
 
 @dataclass(frozen=True)
@@ -98,9 +107,8 @@ class Layout:
     def _check_windows(self, windows: WindowScheme) -> None:
         if isinstance(windows, Windows):
             grid_of(windows, self.progress)
-        if self.plan.ties != "all" or (self.plan.tie_break and not isinstance(windows, RowWindows)):
-            name, value = ("tie_break", self.plan.tie_break) if self.plan.ties == "all" else ("ties", self.plan.ties)
-            raise SpecError(f"`{name}` ({value!r}) is about rows with one `at`, and windows take all. Leave it out.")
+        if self.plan.tie_break != (ORDER,):
+            check_ties(self.plan)
         if self.plan.one_sequence and (per_key(self.plan) or is_per_key(self.plan)):
             raise SpecError(
                 f"`punctuation` ({type(self.plan.punctuation).__name__}) tells of single keys, but rows of all "
@@ -115,6 +123,12 @@ class Layout:
     def progress(self) -> Progress:
         """How `at` is held."""
         return progress_of(self.plan.ordered_by, self.at_type)
+
+    def ranks(self, rows: pa.Table, at: Array) -> Array:
+        """What first and last of windows on a grid go by: `at`; of segments that share a window, their own order."""
+        if self.plan.tie_break != (ORDER,):
+            return at
+        return np.array(in_one(rows.column("b0")).to_numpy(), np.int64)
 
     @property
     def aggregation(self) -> Aggregation:

@@ -154,7 +154,8 @@ class TupleOperator(Entries):
         if ends:
             return until
         # the next window ends with the next instant, at the soonest
-        return np.minimum(progress.below(progress.earlier(progress.above(until), self._range)), until)
+        start = progress.earlier(progress.above(until), self._range)
+        return progress.passed_on(until, np.minimum(progress.below(start), until))
 
     @property
     def open(self) -> int:

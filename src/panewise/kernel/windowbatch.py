@@ -80,7 +80,7 @@ class _Panes:
                 numbers = np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
             self.operator.take(slots, at, inputs, len(self.table), numbers)
         else:
-            self.operator.take(slots, at, inputs, len(self.table))
+            self.operator.take(slots, at, inputs, len(self.table), self._layout.ranks(rows, at))
         return rows, slots
 
     def merge(self, panes: pa.Table) -> None:

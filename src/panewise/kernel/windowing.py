@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.errors import DataError
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregates import Aggregation, Inputs
 from panewise.kernel.bundle import dump, load
@@ -23,13 +22,12 @@ from panewise.kernel.operator import Segments, joined
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.kernel.sliding import slid
-from panewise.kernel.windows import Grid
+from panewise.kernel.windows import Grid, check_count
 
 __all__ = ["Entries", "WindowOperator", "groups"]
 
 _BLOCK = 1 << 16
 """About how many windows are made at a time."""
-_WITHOUT_END = 100_000_000
 _NONE = np.int64(np.iinfo(np.int64).min // 4)
 """No window yet."""
 _NEVER = np.int64(np.iinfo(np.int64).max // 4)
@@ -181,7 +179,7 @@ class Entries:
     def entries(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """Key, place, number of rows, of marked rows, and tally of each."""
         n = self._count
-        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], self._tallies.first(n)
+        return self._owners[:n], self._panes[:n], self._rows[:n], self._marks[:n], self._tallies.between(0, n)
 
     def in_order(self) -> tuple[Array, Array, Array, Array, Tallies]:
         """The same by key, then place."""
@@ -190,11 +188,11 @@ class Entries:
         return owners[order], panes[order], rows[order], marks[order], tallies.of(order)
 
     def add(
-        self, slots: Array, places: Array, at: Array, inputs: Inputs, keys: int, marked: Array | None = None
+        self, slots: Array, places: Array, ranks: Array, inputs: Inputs, keys: int, marked: Array | None = None
     ) -> None:
-        """Add rows, each at its place, to their keys, of which there are so many by now."""
+        """Add rows, each at its place, to their keys, of which there are so many by now; first and last go by ranks."""
         found = self._grown(slots, places, keys)
-        self._tallies.own(found, inputs, at)
+        self._tallies.own(found, inputs, ranks)
         _counted(self._rows, found)
         if marked is not None:
             _counted(self._marks, found[marked])
@@ -262,9 +260,9 @@ class WindowOperator(Entries):
         self._begun = np.empty(0, np.int64)
         """The first window of each key, where those without rows are kept."""
 
-    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int) -> None:
-        """Add rows to the panes of their keys."""
-        self.add(slots, self._grid.pane_of(at), at, inputs, keys)
+    def take(self, slots: Array, at: Array, inputs: Inputs, keys: int, ranks: Array | None = None) -> None:
+        """Add rows to the panes of their keys; first and last go by ranks, where these are given, else by `at`."""
+        self.add(slots, self._grid.pane_of(at), at if ranks is None else ranks, inputs, keys)
 
     def close(self, complete: Array) -> None:
         """Of each key, no window up to `complete` is sent any more."""
@@ -295,10 +293,12 @@ class WindowOperator(Entries):
         counts = _count(panes, edges, *grid, first, last)
         blocks = np.flatnonzero(np.diff(np.cumsum(counts) // _BLOCK, prepend=0))
         for begin, end in pairwise([0, *(blocks[blocks > 0]), len(slots)] if len(slots) else [0, 0]):
-            span, some = (first[begin:end], last[begin:end]), edges[begin : end + 1]
+            span, base, top = (first[begin:end], last[begin:end]), int(edges[begin]), int(edges[end])
             owner, wids, *runs = (np.empty(int(counts[begin:end].sum()), np.int64) for _ in range(4))
-            _runs(panes, some, grid, span, (owner, wids, *runs))
-            yield self._segments(slots[begin:end][owner], wids, *slid(rows, tallies, *runs))
+            _runs(panes[base:top], edges[begin : end + 1] - base, grid, span, (owner, wids, *runs))
+            # those of these keys only: reducers look at all that they are given
+            made = slid(rows[base:top], tallies.between(base, top), *runs)
+            yield self._segments(slots[begin:end][owner], wids, *made)
         self.close(complete)
         self._forget(owners, panes, rows, marks, tallies)
 
@@ -308,13 +308,8 @@ class WindowOperator(Entries):
         return Segments(slots, start, end, flags, rows, wids, np.zeros(len(wids), np.int64), *made.folds())
 
     def _check_count(self, panes: Array, first: Array, last: Array) -> None:
-        """Refuse to send windows without end: a clock that is far ahead would have them all sent."""
-        total = float(np.maximum(last.astype(float) - np.maximum(first, panes) + 1, 0).sum())
-        if total > _WITHOUT_END:
-            raise DataError(
-                f"`slide` ({self._grid.slide}): {total:,.0f} windows would be sent at once, because a row or a promise "
-                "is so far ahead of the others. Correct its clock, or choose a larger slide."
-            )
+        total = np.maximum(last.astype(float) - np.maximum(first, panes) + 1, 0).sum()
+        check_count(self._grid.slide, float(total))
 
     def _sent_of(self, slots: int) -> Array:
         return np.concatenate([self._sent, np.full(slots - len(self._sent), _NONE)])
@@ -331,13 +326,8 @@ class WindowOperator(Entries):
 
         Or ends.
         """
-        next_one = self._next(until, progress)
-        over = until >= progress.everything
-        start, end = self._grid.bounds(np.where(over, 0, next_one))
-        return np.where(over, progress.everything, progress.below(end if ends else start))
-
-    def _next(self, until: Array, progress: Progress) -> Array:
-        return np.maximum(self._grid.complete(until, progress), _NONE) + 1
+        start, end = self._grid.bounds(np.maximum(self._grid.complete(until, progress), _NONE) + 1)
+        return progress.passed_on(until, progress.below(end if ends else start))
 
     def _forget(self, owners: Array, panes: Array, rows: Array, marks: Array, tallies: Tallies) -> None:
         """Keep the panes that a later window has; where all later ones have them, those that are full become one."""

@@ -19,9 +19,10 @@ from panewise.errors import DataError, InputError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 from panewise.kernel.progress import Progress
+from panewise.spec.duration import multiple
 from panewise.spec.frames import RowWindows, Windows
 
-__all__ = ["Grid", "grid_of", "multiple", "row_grid"]
+__all__ = ["Grid", "check_count", "grid_of", "row_grid"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 2.0**51
@@ -34,17 +35,9 @@ _ALL = 1 << 60
 """More panes than there are."""
 _NEAR = 1 << 61
 """Numbers that can be added without running over."""
+_WITHOUT_END = 100_000_000
+"""More windows than are made at once."""
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-
-
-def multiple(range: float, slide: float) -> int:
-    """How many times the slide a range of real numbers is, but for rounding; 0 where it is no multiple.
-
-    >>> multiple(0.7, 0.1), multiple(0.75, 0.1)
-    (7, 0)
-    """
-    times = round(range / slide)
-    return times if abs(times * slide - range) <= 4 * math.ulp(range) else 0
 
 
 @dataclass(frozen=True)
@@ -185,7 +178,9 @@ class Grid:
             start = self._splits(j)
         elif self.pairs:
             rest = int(self.slides * self.slide - self.range)
-            start = np.where(start > _MOST - rest, _MOST, start + rest)
+            # what is before all numbers stays there
+            moved = np.where(start > _MOST - rest, _MOST, start + rest)
+            start = np.where(start == _LEAST, _LEAST, moved)
         if self.begins:
             start = np.maximum(start, self.origin)
         return start, end
@@ -200,6 +195,15 @@ class Grid:
         slide = self.pane_of(next_one) // self.panes[0]
         found = slide - 1
         return np.where(nothing, _LEAST // 4, np.where(everything, _MOST // 4, found)).astype(np.int64)
+
+
+def check_count(slide: float, total: float) -> None:
+    """Refuse to make windows without end: a clock that is far ahead would have them all made."""
+    if total > _WITHOUT_END:
+        raise DataError(
+            f"`slide` ({slide}): {total:,.0f} windows would be sent at once, because a row or a promise is so far "
+            "ahead of the others. Correct its clock, or choose a larger slide."
+        )
 
 
 @compiled

@@ -83,7 +83,7 @@ class _AnyOrder(_Counting):
         return found
 
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
-        self._operator.take(slots, at, inputs, len(self._table))
+        raise NotImplementedError
 
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         """What promises complete, as the operator takes it."""
@@ -107,6 +107,9 @@ class _WindowShard(_AnyOrder):
         assert isinstance(layout.plan.scheme, Windows)
         self._grid: Grid = grid_of(layout.plan.scheme, layout.progress)
         return WindowOperator(self._grid, layout.aggregation)
+
+    def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
+        self._operator.take(slots, at, inputs, len(self._table), self._layout.ranks(rows, at))
 
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         found = self._grid.complete(until, self._progress)

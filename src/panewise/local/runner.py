@@ -17,7 +17,7 @@ from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.kernel.windowbatch import windows_of
 from panewise.local.source import is_plain, plain, read
-from panewise.spec.aggregates import Aggregate, Aggregates, Calls, input_columns
+from panewise.spec.aggregates import AS_THEY_ARE, Aggregate, Aggregates, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -35,9 +35,9 @@ __all__ = ["Applied", "apply_local", "condition_of", "inputs_of", "segments_loca
 _DAY = 86_400_000_000
 
 
-def _evaluated(option: str, text: str, table: pa.Table) -> pa.Array:
+def _evaluated(option: str, text: str, table: pa.Table, exact: bool = False) -> pa.Array:
     try:
-        return plain(evaluate(option, text, table))
+        return plain(evaluate(option, text, table, exact))
     except pa.ArrowException as e:
         said = str(e).splitlines()[0].rstrip(".")
         raise InputError(
@@ -76,7 +76,7 @@ def inputs_of(calls: Calls, table: pa.Table) -> list[pa.Array | None]:
 def _input(name: str, call: Aggregate, table: pa.Table) -> pa.Array | None:
     if call.argument is None:
         return None
-    found = _evaluated(f"agg[{name}]", call.argument, table)
+    found = _evaluated(f"agg[{name}]", call.argument, table, exact=call.function in AS_THEY_ARE)
     if pa.types.is_null(found.type):
         return found.cast(pa.float64())
     if call.function == "count" and not is_plain(found.type):

@@ -18,13 +18,13 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from panewise.errors import InputError, did_you_mean
-from panewise.kernel.aggregates import AS_THEY_ARE, check_input
+from panewise.kernel.aggregates import check_input
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
 from panewise.kernel.pack import PROD, PROMISE, PROMISE_OF_KEY, ROW
 from panewise.kernel.progress import check_at
 from panewise.kernel.punctuate import ENDED, KIND, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
-from panewise.spec.aggregates import Aggregate, Calls, input_columns
+from panewise.spec.aggregates import AS_THEY_ARE, Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
 from panewise.spec.plan import PlanSpec

@@ -12,6 +12,7 @@ from panewise.spec.check import sql
 from panewise.spec.classes import class_at, class_path
 
 __all__ = [
+    "AS_THEY_ARE",
     "FRAMING_FUNCTIONS",
     "FUNCTIONS",
     "Aggregate",
@@ -32,6 +33,9 @@ FUNCTIONS = (
 FRAMING_FUNCTIONS = ("avg", "count", "max", "min", "range", "stddev", "sum")
 """What can decide where an aggregate frame ends."""
 
+AS_THEY_ARE = ("count_distinct", "approx_count_distinct")
+"""What takes values of any type, as they are; others read decimals as doubles."""
+
 _CALL = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*$", re.DOTALL)
 _CUSTOM = re.compile(r"\s*([A-Za-z_][\w.]*:[A-Za-z_][\w.]*)\s*\((.*)\)\s*$", re.DOTALL)
 
@@ -40,6 +44,15 @@ _DISTINCT = re.compile(r"distinct(?:\s+|(?=[(`'\"]))(?=\S)", re.IGNORECASE)
 _SHARES = ("approx_percentile", "percentile")
 _OWN = ("segment", "rows", "status", "gap", "part", "timing")
 _EXAMPLE = "sum(volume)"
+_UNITS = ("s", "ms", "us", "ns")
+_RESULTS = (
+    "binary", "bool", "boolean", "date32", "date32[day]", "date64", "date64[ms]", "double", "f2", "f4", "f8", "float",
+    "float16", "float32", "float64", "halffloat", "i1", "i2", "i4", "i8", "int16", "int32", "int64", "int8",
+    "large_binary", "large_str", "large_string", "large_utf8", "str", "string", "time32[ms]", "time32[s]", "time64[ns]",
+    "time64[us]", "u1", "u2", "u4", "u8", "uint16", "uint32", "uint64", "uint8", "utf8",
+    *(f"duration[{unit}]" for unit in _UNITS), *(f"timestamp[{unit}]" for unit in _UNITS),
+)  # fmt: skip
+"""Arrow's names of types."""
 
 
 def _balanced(text: str) -> bool:
@@ -56,8 +69,8 @@ def _balanced(text: str) -> bool:
 class CustomAggregate(Protocol):
     """What `custom_aggregate` takes: a class with these members.
 
-    A state is made of numbers, text, lists and dictionaries of them. Rows come in any order and any pieces, so nothing
-    may depend on these. `update` is given many values at once, none of them null.
+    A state is made of numbers, text, lists and dictionaries of them, whose keys are text. Rows come in any order and
+    any pieces, so nothing may depend on these. `update` is given many values at once, none of them null.
     """
 
     type: str
@@ -163,6 +176,13 @@ def custom_aggregate(kind: object, argument: str, name: str = "argument") -> Agg
             f"`kind` ({kind!r}) can't aggregate: {problem}. Give a class with type, init, update, merge and finish "
             "(see CustomAggregate)."
         )
+    members: Any = kind
+    result = members.type
+    if not isinstance(result, str) or result not in _RESULTS:
+        raise SpecError(
+            f"`kind` ({kind!r}) can't aggregate: its `type` ({result!r}) is none that Arrow has a name for. "
+            'Give one such as "double", "int64", "bool", "string" or "timestamp[us]".'
+        )
     return Aggregate(kind.__name__, sql(name, argument, "speed"), custom=kind)
 
 
@@ -190,11 +210,13 @@ def _with_share(name: str, text: object, argument: str) -> tuple[str, float]:
 def input_columns(calls: Calls) -> tuple[str | None, ...]:
     """The column that each aggregate reads, under its name on the way to the operator; None for count(*).
 
+    Those that take values as they are share none with others.
+
     >>> input_columns((("n", Aggregate("count", None)), ("a", Aggregate("avg", "x")), ("b", Aggregate("max", "x"))))
     (None, 'a1', 'a1')
     """
-    arguments = [call.argument for _, call in calls]
-    return tuple(None if argument is None else f"a{arguments.index(argument)}" for argument in arguments)
+    read = [(call.argument, call.function in AS_THEY_ARE) for _, call in calls]
+    return tuple(None if each[0] is None else f"a{read.index(each)}" for each in read)
 
 
 def aggregates(calls: object) -> Calls:

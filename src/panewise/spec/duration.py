@@ -13,7 +13,7 @@ from typing import Union
 from panewise.errors import SpecError
 from panewise.spec.check import MAX_WHOLE, shown
 
-__all__ = ["Amount", "AmountLike", "Duration", "amount", "same_kind", "size", "written"]
+__all__ = ["Amount", "AmountLike", "Duration", "amount", "multiple", "same_kind", "size", "written"]
 
 _MICROS = {
     "microsecond": 1,
@@ -152,6 +152,16 @@ def size(amount: Amount | None) -> int | float:
     if amount is None:
         return 0
     return amount.micros if isinstance(amount, Duration) else amount
+
+
+def multiple(range: float, slide: float) -> int:
+    """How many times the slide a range of real numbers is, but for rounding; 0 where it is no multiple.
+
+    >>> multiple(0.7, 0.1), multiple(0.75, 0.1)
+    (7, 0)
+    """
+    times = round(range / slide)
+    return times if abs(times * slide - range) <= 4 * math.ulp(range) else 0
 
 
 def written(amount: Amount | None) -> str | int | float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from panewise.spec.aggregates import Calls
-from panewise.spec.duration import Duration, size
+from panewise.spec.duration import Duration, multiple, size
 from panewise.spec.explain_progress import lined, progress
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
 from panewise.spec.plan import PlanSpec
@@ -29,7 +31,8 @@ def explain_windows(plan: PlanSpec, calls: Calls) -> str:
     """The text of `plan.explain()`."""
     keys = ", ".join(plan.keys)
     found, kind, interval, panes, state = _about(plan)
-    stages = f"source -> apply (Spark SQL per row) -> bucket -> shuffle of panes by {keys or 'nothing'} -> emit"
+    panes_meet = f"shuffle of panes by {keys}" if keys else "gather panes in one partition"
+    stages = f"source -> apply (Spark SQL per row) -> bucket -> {panes_meet} -> emit"
     within = f"each {keys}, by itself" if plan.keys else "all rows together: there is no key"
     if isinstance(plan.scheme, RowWindows):
         counted = f"shuffle by {keys}" if plan.scheme.partitioned and keys else "gather in one partition"
@@ -108,7 +111,12 @@ def _panes(long: object, slide: object) -> str:
     if long == slide:
         return "none: each row is in one window"
     whole, step = size(long), size(slide)  # type: ignore[arg-type]  # both are amounts
-    slides = int(-(-whole // step))
-    count, each = (slides, 1) if whole % step == 0 else (2 * slides - 1, 2)
+    if isinstance(whole, float) or isinstance(step, float):
+        times = multiple(whole, step)
+        slides = times or math.floor(whole / step) + 1
+    else:
+        times = 0 if whole % step else whole // step
+        slides = -(-whole // step)
+    count, each = (slides, 1) if times else (2 * slides - 1, 2)
     pieces = f"{count} pane{'s' if count != 1 else ''} in a window, {each} in each slide"
     return f"rows are added up between neighbouring starts and ends, and windows from that: {pieces}"
