@@ -18,7 +18,6 @@ from panewise.kernel.shard import Shard
 from panewise.kernel.tuples import TupleOperator
 from panewise.kernel.windowing import WindowOperator
 from panewise.kernel.windows import Grid, grid_of, row_grid
-from panewise.spec.aggregates import input_columns
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
 from panewise.spec.punctuate import SlackRows, SlackTime
 
@@ -75,7 +74,7 @@ class _AnyOrder(_Counting):
         at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
         self._arrivals.advance(slots, at)
         if fresh is not None and len(at):
-            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), fresh)
+            inputs = self._layout.aggregation.inputs(self._layout.reads, fresh)
             self._take(fresh, slots.astype(np.int64), at, inputs)
         found = self._operator.release(self._complete(self._arrivals.until, at_end=True))
         if self.punctuator.final:
@@ -177,7 +176,7 @@ class _RowShard(_Counting):
         self._counted = np.append(self._counted, np.zeros(keys - len(self._counted), np.int64))
         if rows is not None and len(at):
             owners = slots if self._apart else np.zeros_like(slots)
-            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), rows)
+            inputs = self._layout.aggregation.inputs(self._layout.reads, rows)
             # those of a key come one after another
             places = np.arange(len(slots)) - np.searchsorted(owners, owners)
             self._operator.take(slots, self._counted[owners] + places + 1, inputs, keys)

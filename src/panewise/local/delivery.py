@@ -131,7 +131,8 @@ def _moments(
 
 
 def _timed(plan: PlanSpec, results: pa.Table, rows: pa.Table, arrived: Array) -> pa.Table:
-    """Results with their latencies."""
+    """Results with their latencies, from arrivals in place of the moments at which rows were processed."""
+    results = results.drop_columns(["latency"])
     if not len(results):
         return results.append_column("latency", pa.array([], pa.float64()))
     column = in_one(rows.column(plan.ordered_by))

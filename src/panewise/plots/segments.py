@@ -23,7 +23,7 @@ from panewise.errors import InputError, did_you_mean
 from panewise.plots.axis import WIDE, Axis, axis_of, is_number, line, of_key, points, with_columns
 from panewise.plots.under import FILLING, REACH, Under
 
-__all__ = ["COLOURS", "PANELS", "Key", "draw"]
+__all__ = ["COLOURS", "PANELS", "STYLE", "Key", "draw", "ticks"]
 
 Key = Union[str, Sequence[str], Mapping[str, Any]]
 """The key column, or several; or a mapping from key columns to the value, or the list of values, to show."""
@@ -37,7 +37,7 @@ COLOURS = {"final": "#fbcf96", "partial": "#fef3e4", "remainder": "#ffffff", "ga
 _LABELS = {"final": "segment", "partial": "segment so far", "remainder": "remainder", "gap": "gap"}
 _LINE, _LIMIT, _EDGE, _LIGHTER, _GREY, _TEXT = "#1f4e79", "#b23a48", "#f0a04b", "#fde3c2", "#d5dade", "#333333"
 _HIGH, _DOTS = 220, 150  # pixels, dots per inch
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.size": 8,
     "text.color": _TEXT,
     "axes.labelcolor": _TEXT,
@@ -55,6 +55,7 @@ _STYLE: dict[Any, Any] = {
     "figure.dpi": _DOTS,
     "savefig.dpi": _DOTS,
 }
+"""How every picture looks."""
 
 
 def draw(
@@ -85,7 +86,7 @@ def draw(
     _check(series.schema.field(value), segments.schema.field("segment"), axis)
     under = [each.checked(by, axis) for each in under]
     keys = _keys(series, by, key)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         heights = [_HIGH, *(each.high for each in under)] * len(keys)
         high = (sum(heights) + 30 + 35 * bool(title) + 25 * bool(under)) / _DOTS
         figure = Figure(figsize=(WIDE / _DOTS, high), layout="constrained")
@@ -110,7 +111,7 @@ def draw(
             for lower, rows in zip(below, under, strict=True):
                 _shade(lower, found, axis)
                 rows.draw(lower, own, found, axis)
-        _ticks(stack[-1], at, axis)
+        ticks(stack[-1], at, axis)
         entries = _entries(value, shades, threshold, under)
         look: dict[str, Any] = {"ncols": len(entries), "frameon": False, "borderpad": 0, "borderaxespad": 0.3}
         look |= {"handlelength": 1.6, "columnspacing": 1.4}
@@ -212,7 +213,8 @@ def _fill(kind: str) -> dict[str, Any]:
     }
 
 
-def _ticks(panel: Axes, at: str, axis: Axis) -> None:
+def ticks(panel: Axes, at: str, axis: Axis) -> None:
+    """Name the axis of `at`, and its places."""
     panel.set_xlabel(at if axis.zone is None else f"{at} ({axis.zone})")
     if axis.timed:
         zone = UTC if axis.zone is None else pa.lib.string_to_tzinfo(axis.zone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from panewise.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Control"]
+__all__ = ["Control", "command"]
 
 _TYPES = {int: "bigint", float: "double", str: "string"}
 _LONG = 1 << 63
@@ -49,7 +50,8 @@ class Control:
 
         `control.prod()` asks for everything, `control.prod(until=50, sensor=7)` for what ends up to 50 of one sensor.
         """
-        self._write("prod", None if until is None else _written(until), {n: _named(n, v) for n, v in key.items()})
+        told = command("prod", until, key)
+        self._write("prod", told["until"], told["key"])
 
     def clear(self) -> None:
         """Forget every command. Only for a folder that no checkpoint knows any more: a query wants its files back."""
@@ -60,11 +62,17 @@ class Control:
         empty = self._spark.createDataFrame([], "kind string, until string, key string")
         empty.write.partitionBy("kind").mode(mode).json(self.folder)
 
-    def _write(self, kind: str, until: str | int | float | None, key: dict[str, Any] | None = None) -> None:
+    def _write(self, kind: str, until: str | int | float | None, key: str | None = None) -> None:
         schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, key string"
-        told = json.dumps(key) if key else None
         # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
-        self._spark.createDataFrame([(kind, until, told)], schema).coalesce(1).write.mode("append").json(self.folder)
+        self._spark.createDataFrame([(kind, until, key)], schema).coalesce(1).write.mode("append").json(self.folder)
+
+
+def command(kind: str, until: Any, key: Mapping[str, Any]) -> dict[str, Any]:
+    """A command as JSON has it."""
+    named = {name: _named(name, value) for name, value in key.items()}
+    told = None if until is None else _written(until)
+    return {"kind": kind, "until": told, "key": json.dumps(named) if named else None}
 
 
 def _named(name: str, value: Any) -> Any:
