@@ -128,9 +128,7 @@ def test_a_measure_of_ones_own() -> None:
 def test_a_measure_that_is_none() -> None:
     stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True, accuracy=lambda *_: [1, 2, 3])
     stream.feed(rows((1, 1)), clock=0, prod={})
-    with pytest.raises(
-        pw.DataError, match=r"`accuracy` .* a finite number for each early value; of 1 it gave"
-    ):
+    with pytest.raises(pw.DataError, match=r"`accuracy` .* a finite number for each early value; of 1 it gave"):
         stream.finish()
 
 

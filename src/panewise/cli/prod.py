@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -70,9 +70,10 @@ def _until(text: str) -> Until:
     >>> _until("50"), _until("0.5"), _until("2024-01-01"), _until("2024-01-01T08:00:00")
     (50, 0.5, datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 8, 0))
     """
-    for reader in (int, float, date.fromisoformat, datetime.fromisoformat):
+    readers: tuple[Callable[[str], Until], ...] = (int, float, date.fromisoformat, datetime.fromisoformat)
+    for reader in readers:
         try:
-            return reader(text)  # type: ignore[operator, no-any-return]
+            return reader(text)
         except ValueError:
             continue
     raise InputError(

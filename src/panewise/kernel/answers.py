@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -118,7 +118,7 @@ def figures_of(facts: Mapping[str, Any], names: Sequence[str], answered: Array |
 
 def added(shards: Sequence[Mapping[str, Any]], aggregates: int) -> dict[str, Any]:
     """The figures of several shards, put together."""
-    ways = {"sum": sum, "max": max, "min": min, "bit_or": _union}
+    ways: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "max": max, "min": min, "bit_or": _union}
     return {name: ways[way]([shard[name] for shard in shards]) for name, way in how(aggregates).items()}
 
 

@@ -12,7 +12,7 @@ from panewise.kernel.prod import TOLD
 from panewise.spark.source import named
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 __all__ = ["accuracies"]
 
@@ -37,5 +37,6 @@ def accuracies(df: DataFrame) -> DataFrame:
     near = of_each["accuracy"].dataType
     assert isinstance(near, T.StructType)
     gain = F.when(F.col("latency") > 0, F.col("early.seconds") / F.col("latency"))
-    told = ["early.number", "early.seconds", "latency", gain.alias("gain")]
-    return one.select(*map(named, keys), "segment", *told, *(f"early.accuracy.{named(name)}" for name in near.names))
+    told: list[Column | str] = ["early.number", "early.seconds", "latency", gain.alias("gain")]
+    each = [f"early.accuracy.{named(name)}" for name in near.names]
+    return one.select(*map(named, keys), "segment", *told, *each)
