@@ -16,7 +16,7 @@ from panewise.local.fill import fill_local
 from panewise.local.runner import segments_local
 from panewise.plan import Plan
 from panewise.spark.answers import accuracies
-from panewise.spark.control import Control
+from panewise.spark.control import Control, prod
 from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
@@ -60,6 +60,7 @@ __all__ = [
     "landmark_windows",
     "ordered_per",
     "outputs",
+    "prod",
     "prodder",
     "prods_from",
     "prods_in",

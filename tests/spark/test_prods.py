@@ -100,6 +100,9 @@ def test_a_person_in_another_process_is_answered_within_two_micro_batches(spark:
             asked = max(seen)
             assert changed.wait_for(lambda: any(seen.values()), ENDS_WITHIN)
             answered = next(batch for batch, got in sorted(seen.items()) if got)
+        pw.prod(query, sensor=2)
+        with changed:
+            assert changed.wait_for(lambda: sum(map(bool, seen.values())) > 1, ENDS_WITHIN)
     finally:
         query.stop()
     assert "asked, through" in done.stdout
@@ -108,3 +111,16 @@ def test_a_person_in_another_process_is_answered_within_two_micro_batches(spark:
     (answer,) = seen[answered]
     assert (answer["sensor"], answer["timing"], answer["certain"]) == (1, "early", True)
     assert answer["latency"] > 0
+    assert [row["sensor"] for got in seen.values() for row in got] == [1, 2]
+
+
+def test_a_query_that_nobody_can_ask(spark: SparkSession, tmp_path: Path) -> None:
+    plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
+    found = plan.segments(stream_of(spark, tmp_path / "rows"), SUM, prods=True, shards=1)
+    query = found.writeStream.format("noop").option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+    try:
+        query.processAllAvailable()
+        with pytest.raises(pw.InputError, match=r"`query` has no control folder that is known here"):
+            pw.prod(query)
+    finally:
+        query.stop()
