@@ -68,6 +68,20 @@ def test_answers_are_counted_and_compared(spark: SparkSession, tmp_path: Path, s
     assert (tmp_path / "accuracy.png").stat().st_size > 5_000
 
 
+def test_accuracies_are_a_stream_too(spark: SparkSession, tmp_path: Path) -> None:
+    """One row when the final answer comes, to any sink."""
+    plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
+    stream = stream_of(spark, tmp_path / "rows")
+    near = pw.accuracies(plan.segments(stream, SUM, prods=pw.prods_in("ask"), shards=2))
+    writer = near.writeStream.format("parquet").option("path", f"{tmp_path}/out").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+    assert query.awaitTermination(ENDS_WITHIN)
+    found = spark.read.parquet(f"{tmp_path}/out").select("k", "number", "total").collect()
+    assert sorted((row["k"], row["number"], round(row["total"], 3)) for row in found) == [
+        ("a", 0, 0.4), ("a", 1, 0.8), ("b", 0, 0.25), ("b", 1, 1.0),
+    ]  # fmt: skip
+
+
 def test_results_that_tell_of_no_answers(spark: SparkSession) -> None:
     with pytest.raises(pw.InputError, match=r"`df` has no column 'segment'.*prods=True"):
         pw.accuracies(spark.range(3))
