@@ -54,13 +54,13 @@ def looked_at(job: Job, live: bool, text: str) -> Iterator[Told]:
 
 
 def late(seen: StreamProgress, at: str) -> str:
-    """Rows that are in no segment, by reason, in words.
+    """Rows that are in no segment, or not in all that they belong to, by reason, in words.
 
     >>> late(StreamProgress(late={"late": 10, "after_idle": 0, "null_at": 2}), "rpt_time")
     '10 late, 2 without rpt_time'
     """
     words = {"late": "late", "after_idle": "late after idling", "null_at": f"without {at}"}
-    words["before_origin"] = "before the first window"
+    words |= {"before_origin": "before the first window", "partly_late": "late for some of their windows"}
     return ", ".join(f"{count:,} {words[reason]}" for reason, count in seen.late.items() if count) or "none late"
 
 

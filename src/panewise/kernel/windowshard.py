@@ -61,7 +61,7 @@ class _AnyOrder(_Counting):
         super().__init__(layout, shards, state)
         given = layout.plan.punctuation
         if not isinstance(given, (SlackTime, SlackRows)) or given.late == "generous":
-            self._arrivals.closed = self._closed
+            self._arrivals.closed, self._arrivals.missed = self._closed, self._missed
 
     def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
         found = super()._gather(pages)
@@ -90,6 +90,10 @@ class _AnyOrder(_Counting):
 
     def _closed(self, until: Array) -> Array:
         """Up to where a row is too late for every window: a late row is missing from those only that are complete."""
+        raise NotImplementedError
+
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        """Which of these rows belong to a window that is complete."""
         raise NotImplementedError
 
 
@@ -124,6 +128,11 @@ class _WindowShard(_AnyOrder):
         start, _ = self._grid.bounds(self._complete(np.where(over, progress.nothing, until)) + 1)
         return np.where(over, progress.everything, np.minimum(progress.below(start), until))
 
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        # the first window of a row is the first that ends after it
+        _, end = self._grid.bounds(self._complete(until))
+        return at < end
+
 
 class _TupleShard(_AnyOrder):
     """Windows that rows end."""
@@ -135,10 +144,7 @@ class _TupleShard(_AnyOrder):
         return TupleOperator(layout.plan.scheme, layout.progress, layout.aggregation)
 
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
-        numbers = None
-        if "v0" in rows.column_names:
-            numbers = np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
-        self._operator.take(slots, at, inputs, len(self._table), numbers)
+        self._operator.take(slots, at, inputs, len(self._table), _numbers(rows))
 
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         return until
@@ -147,6 +153,17 @@ class _TupleShard(_AnyOrder):
         progress = self._progress
         # the next window ends with the next instant, at the soonest
         return np.minimum(progress.earlier(progress.above(until), self._range), until)
+
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        numbers = _numbers(rows)
+        return np.asarray(self._operator.missed(slots, at, None if numbers is None else numbers[which]))
+
+
+def _numbers(rows: pa.Table) -> Array | None:
+    """The column of numbers that says which rows end a window, where there is one."""
+    if "v0" not in rows.column_names:
+        return None
+    return np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
 
 
 class _RowShard(_Counting):

@@ -105,7 +105,7 @@ class StreamProgress:
     parts: int = 0
     """Parts of segments that were sent before their last."""
     late: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """Rows that are in no segment, by reason."""
+    """Rows that are in no segment, by reason; and, as `partly_late`, those that are in some of their windows only."""
     batch_rows: int = 0
     batch_seconds: float = 0.0
     open: int = 0
