@@ -1,14 +1,15 @@
 """A stream as it is delivered: rows arrive when they do, wait for a slow operator, and are answered by a clock.
 
-The clock is simulated: an hour of it takes about a second. Rows are processed in the order in which they arrive, each
-of them for `cost` seconds. Prods do not queue: they are answered at once, from all that has been processed by then.
+The clock is simulated: an answer takes some milliseconds, so that an hour of windows of a minute, each asked for once,
+takes less than a second. Rows are processed in the order in which they arrive, each of them for `cost` seconds. Prods
+do not queue: they are answered at once, from all that has been processed by then, and take the operator no time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import pyarrow as pa
@@ -16,32 +17,29 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError, SpecError
 from panewise.kernel.compiled import compiled
+from panewise.kernel.keys import codes
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import progress_of
 from panewise.kernel.windows import grid_of
 from panewise.local.runner import condition_of
 from panewise.local.stream import LocalStream
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.duration import AmountLike
+from panewise.spec.duration import amount as checked_amount
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import Prods
+from panewise.spec.prod import InBandProds, Prods
 from panewise.spec.prod import prods as checked_prods
-from panewise.spec.punctuate import InBand
+from panewise.spec.punctuate import InBand, SlackTime, per_key
 
-__all__ = ["Delivered", "deliver"]
+__all__ = ["Delivered", "deliver", "instants", "punctuated"]
 
+Seconds = Union[Sequence[float], Array]
 _SECOND = 1_000_000
-
-
-@compiled
-def _finished(arrival: Any, cost: Any) -> Any:
-    """When each row has been processed, one after another."""
-    found = np.empty(len(arrival))
-    free = -np.inf
-    for i in range(len(arrival)):
-        free = max(free, arrival[i]) + cost
-        found[i] = free
-    return found
+_STEPS = 2_000
+"""How often it is looked what has come out, where it is not known when something may."""
+_UNITS = {"micros": 1 / _SECOND, "days": 86_400.0, "whole": 1.0, "real": 1.0}
+"""How many seconds of the clock a unit of `at` is."""
 
 
 @dataclass(frozen=True)
@@ -66,59 +64,138 @@ class Delivered:
         return pa.table({**own, **{name: near.column(name) for name in near.column_names}})
 
 
+def instants(
+    seconds: float, rate: float, rng: np.random.Generator, bursts: Sequence[tuple[float, float, float]] = ()
+) -> Array:
+    """So many rows a second, at random instants; and in each burst (its start, its length, its rate) more of them.
+
+    >>> at = instants(100, 5, np.random.default_rng(1), bursts=[(20, 10, 50)])
+    >>> len(at), int(((at >= 20) & (at < 30)).sum())
+    (1000, 558)
+    """
+    found = [rng.random(round(rate * seconds)) * seconds]
+    found += [start + rng.random(round(more * length)) * length for start, length, more in bursts]
+    return np.sort(np.concatenate(found))
+
+
+def punctuated(rows: pa.Table, at: str, every: AmountLike, arrival: Seconds) -> tuple[pa.Table, Array]:
+    """Rows, and marks of a source that knows what it has sent; and when each arrives.
+
+    A mark (a row whose `mark` is true) says that nothing more comes before a multiple of `every`: once the clock has
+    passed it, and all rows before it have arrived.
+    """
+    column, arrived = in_one(rows.column(at)), np.asarray(arrival, np.float64)
+    progress = progress_of(at, column.type)
+    numbers, step = progress.numbers(column), progress.amount("every", checked_amount("every", every))
+    order = np.argsort(numbers, kind="stable")
+    numbers, came = numbers[order], np.maximum.accumulate(arrived[order])
+    ends = np.arange(numbers[0] // step + 1, numbers[-1] // step + 2) * step if len(numbers) else numbers
+    before = np.searchsorted(numbers, ends) - 1
+    told = np.maximum(ends * _UNITS[progress.unit], came[before])
+    marks = pa.table({at: progress.bounds(progress.below(ends)), "mark": np.ones(len(ends), bool)})
+    both = [rows.append_column("mark", pa.array(np.zeros(len(rows), bool))), marks]
+    return pa.concat_tables(both, promote_options="permissive"), np.concatenate([arrived, told])
+
+
+@compiled
+def _finished(arrival: Any, cost: Any) -> Any:
+    """When each row has been processed, one after another."""
+    found = np.empty(len(arrival))
+    free = -np.inf
+    for i in range(len(arrival)):
+        free = max(free, arrival[i]) + cost
+        found[i] = free
+    return found
+
+
 def deliver(
     plan: PlanSpec,
     rows: pa.Table,
     agg: Aggregates | None = None,
     *,
-    arrival: Sequence[float] | Array,
+    arrival: Seconds | None = None,
+    delay: float | Seconds = 0.0,
     prods: Any = True,
     prod_at: Sequence[tuple[float, Any]] = (),
     cost: float = 0.0,
 ) -> Delivered:
     """Run a plan over rows that arrive at these times, in seconds; rows in an operator's queue wait for it.
 
-    `prods` is as for streams; `prod_at` are prods of a person: when, and up to which `at`.
+    Without `arrival` a row arrives at its own `at`; `delay`, for all or for each, is added. `prods` is as for streams;
+    `prod_at` are prods of a person: when, and up to which `at`.
     """
-    arrived = np.asarray(arrival, np.float64)
-    if len(arrived) != len(rows):
-        raise InputError(f"`arrival` has {len(arrived):,} times for {len(rows):,} rows. Give one for each row.")
     given = checked_prods(prods)
     if given is None:
         raise SpecError("`prods` (None): a delivery is about early answers. Give a prodder, or True.")
+    if not 0 <= cost < np.inf:
+        raise SpecError(f"`cost` ({cost}) must be a number of seconds, at least 0. Give what a row takes.")
+    arrived = _arrived(plan, rows, arrival, delay)
     order = np.argsort(arrived, kind="stable")
     rows, arrived = rows.take(pa.array(order)), arrived[order]
     finished = _finished(arrived, float(cost))
-    stream = LocalStream(plan, agg, prods=given)
-    moments = _moments(plan, rows, finished, given, prod_at)
+    stream = LocalStream(plan, agg, prods=given, lasting=True)
+    elements, marked, asks = stream.read(rows), _where(plan.punctuation, rows), _where(given.in_band, rows)
+    steps = np.concatenate([_steps(plan, rows, marked, asks, finished), finished[asks]])
     made, begin = [], 0
-    for clock, asked, last in moments:
+    for clock, asked, last in _moments(steps, finished, given, prod_at):
         end = int(np.searchsorted(finished, clock, side="right"))
         told = [] if asked is None else [{"until": asked[0]}]
-        found = stream.feed(rows.slice(begin, end - begin), clock=clock, prod=told, final=last)
+        found = stream.take(elements.slice(begin, end - begin), clock=clock, prod=told, final=last)
         made.append(found.append_column("clock", pa.array(np.full(len(found), clock))))
         begin = end
     results = pa.concat_tables(made)
-    return Delivered(_timed(plan, results, rows, arrived), dict(stream.counts))
+    data = ~marked & ~asks & np.asarray(rows.column(plan.ordered_by).is_valid().to_numpy())
+    first = _first_arrivals(plan, results, rows.filter(pa.array(data)), arrived[data])
+    latency = results.column("clock").to_numpy() - first
+    return Delivered(results.drop_columns(["latency"]).append_column("latency", pa.array(latency)), dict(stream.counts))
+
+
+def _arrived(plan: PlanSpec, rows: pa.Table, arrival: Seconds | None, delay: float | Seconds) -> Array:
+    if arrival is None:
+        column = in_one(rows.column(plan.ordered_by))
+        if column.null_count:
+            raise InputError(f"`arrival` (None): {column.null_count:,} rows have no {plan.ordered_by}. Give `arrival`.")
+        progress = progress_of(plan.ordered_by, column.type)
+        arrival = progress.numbers(column) * _UNITS[progress.unit]
+    arrived, more = np.asarray(arrival, np.float64), np.asarray(delay, np.float64)
+    if len(arrived) != len(rows):
+        raise InputError(f"`arrival` has {len(arrived):,} times for {len(rows):,} rows. Give one for each row.")
+    if more.shape not in ((), arrived.shape):
+        raise InputError(f"`delay` has {more.size:,} times for {len(rows):,} rows. Give one for all, or one for each.")
+    return np.asarray(arrived + more)
+
+
+def _where(given: object, rows: pa.Table) -> Array:
+    """Which rows are punctuations, or prods."""
+    if not isinstance(given, (InBand, InBandProds)):
+        return np.zeros(len(rows), bool)
+    found = condition_of("condition", given.condition, rows)
+    return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
+
+
+def _steps(plan: PlanSpec, rows: pa.Table, marked: Array, asks: Array, finished: Array) -> Array:
+    """When something final can come out."""
+    column = in_one(rows.column(plan.ordered_by))
+    progress = progress_of(plan.ordered_by, column.type)
+    given, known = plan.punctuation, not column.null_count and not per_key(plan)
+    if isinstance(given, InBand):
+        if not known or not isinstance(plan.scheme, Windows):
+            return finished[marked]
+        promised = progress.numbers(column.filter(pa.array(marked)))
+        finished = finished[marked]
+    elif known and isinstance(given, SlackTime) and given.ahead_limit is None and isinstance(plan.scheme, Windows):
+        at = np.where(asks, progress.nothing, progress.numbers(column))
+        promised = progress.below(progress.earlier(at, progress.amount("slack", given.amount)))
+    else:
+        return finished[:: max(1, len(finished) // _STEPS)]
+    complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(promised), progress)
+    return finished[np.diff(complete, prepend=complete[:1] - 1) > 0]
 
 
 def _moments(
-    plan: PlanSpec, rows: pa.Table, finished: Array, prods: Prods, prod_at: Sequence[tuple[float, Any]]
+    steps: Array, finished: Array, prods: Prods, prod_at: Sequence[tuple[float, Any]]
 ) -> list[tuple[float, tuple[Any] | None, bool]]:
     """When something can come out: a clock, a prod, whether it is the end."""
-    if isinstance(plan.punctuation, InBand):
-        marks = condition_of("condition", plan.punctuation.condition, rows)
-        marked = np.asarray(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))
-        steps = finished[marked]
-        if isinstance(plan.scheme, Windows):
-            # those that complete a window
-            progress = progress_of(plan.ordered_by, rows.column(plan.ordered_by).type)
-            promised = progress.numbers(in_one(rows.column(plan.ordered_by).filter(pa.array(marked))))
-            complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(promised), progress)
-            steps = steps[np.diff(complete, prepend=complete[:1] - 1) > 0]
-    else:
-        # progress moves with every row: results are timed to a two-thousandth of the whole
-        steps = finished[:: max(1, len(finished) // 2_000)]
     last = float(finished[-1]) if len(finished) else 0.0
     found: list[tuple[float, tuple[Any] | None, bool]] = [(float(t), None, False) for t in np.unique(steps)]
     if prods.prodder is not None:
@@ -130,19 +207,38 @@ def _moments(
     return [*sorted(found, key=lambda moment: moment[0]), (last, None, True)]
 
 
-def _timed(plan: PlanSpec, results: pa.Table, rows: pa.Table, arrived: Array) -> pa.Table:
-    """Results with their latencies, from arrivals in place of the moments at which rows were processed."""
-    results = results.drop_columns(["latency"])
-    if not len(results):
-        return results.append_column("latency", pa.array([], pa.float64()))
+def _first_arrivals(plan: PlanSpec, results: pa.Table, rows: pa.Table, arrived: Array) -> Array:
+    """When the first row of each segment arrived."""
+    first = np.full(len(results), np.nan)
+    if not len(results) or not len(rows):
+        return first
     column = in_one(rows.column(plan.ordered_by))
     progress = progress_of(plan.ordered_by, column.type)
-    at = progress.numbers(column)
-    order = np.argsort(at, kind="stable")
-    at, arrived = at[order], arrived[order]
-    segment = in_one(results.column("segment"))
+    at, segment = progress.numbers(column), in_one(results.column("segment"))
     start, end = (progress.numbers(pc.struct_field(segment, name)) for name in ("start", "end"))
-    low, high = np.searchsorted(at, start, "left"), np.searchsorted(at, end, "right")
-    first = np.array([arrived[a:b].min() if b > a else np.nan for a, b in zip(low, high, strict=True)])
-    clock = np.asarray(results.column("clock").to_numpy())
-    return results.append_column("latency", pa.array(clock - first))
+    closed = np.asarray(pc.ends_with(pc.struct_field(segment, "bounds"), "]").to_numpy(zero_copy_only=False))
+    keys = [
+        pa.concat_arrays([in_one(table.column(name)) for table in (rows, results)])
+        for name in plan.keys
+        if name in results.column_names
+    ]
+    owners, _ = codes(keys, len(rows) + len(results))
+    mine, theirs = owners[: len(rows)], owners[len(rows) :]
+    order = np.lexsort((at, mine))
+    edges = np.searchsorted(mine[order], np.arange(owners.max() + 2))
+    for key in np.unique(theirs):
+        own, asked = order[edges[key] : edges[key + 1]], np.flatnonzero(theirs == key)
+        low = np.searchsorted(at[own], start[asked], "left")
+        high = np.where(closed[asked], *(np.searchsorted(at[own], end[asked], side) for side in ("right", "left")))
+        first[asked] = _least(arrived[own], low, high)
+    return first
+
+
+def _least(values: Array, low: Array, high: Array) -> Array:
+    """The least of the values from `low` on and before `high`; of none, NaN.
+
+    >>> _least(np.array([3.0, 1.0, 2.0]), np.array([0, 2, 1]), np.array([1, 3, 1])).tolist()
+    [3.0, 2.0, nan]
+    """
+    found = np.minimum.reduceat(np.append(values, np.inf), np.stack([low, high], axis=1).ravel())[::2]
+    return np.where(high > low, found, np.nan)

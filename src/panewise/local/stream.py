@@ -20,6 +20,7 @@ from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_
 from panewise.kernel.page import in_one
 from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
+from panewise.kernel.shard import Shard
 from panewise.kernel.windowshard import new_shard
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import whole_rows
@@ -48,6 +49,8 @@ class LocalStream:
     >>> _ = stream.feed(pa.table({"t": [3, 2, 1], "v": [0, 2, 2]}))
     >>> stream.feed(pa.table({"t": [7], "v": [0]})).column("segment").to_pylist()
     [{'id': 0, 'start': 1, 'end': 2, 'bounds': '[]'}]
+
+    Each micro-batch reads its state anew, as on Spark, and writes it; shards that are `lasting` save the time.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class LocalStream:
         shards: int = 1,
         prods: Any = None,
         accuracy: Any = None,
+        lasting: bool = False,
     ) -> None:
         if plan.scheme.longest:
             raise SpecError(
@@ -81,12 +85,14 @@ class LocalStream:
         self._shards, self._given = shards, checked_prods(prods, accuracy)
         self._prods = first_of(self._given) if self._rest else self._given
         self._state: list[bytes | None] = [None] * shards
+        self._lasting: list[Shard] | None = [] if lasting else None
         self._layout: Layout | None = None
         self._elements: pa.Schema | None = None
         self._late: list[pa.Table] = []
         self.counts = dict.fromkeys(("rows", *REASONS, "segments", "parts"), 0)
         """What has happened so far: rows, late rows by reason, segments and parts sent."""
         self.open = self.waiting = self.state_bytes = 0
+        """As of now: segments open, rows waiting; and how much is kept of them, but where shards last."""
         self._figures: dict[str, Any] | None = None
 
     @property
@@ -114,7 +120,33 @@ class LocalStream:
 
         A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither.
         """
-        return self._run(self._read(rows, until, clock, final, self._asked(prod)), final)
+        return self.take(self.read(rows), until=until, clock=clock, final=final, prod=prod)
+
+    def read(self, rows: Table | None) -> pa.Table:
+        """Rows as elements, of which `take` takes any slice."""
+        if rows is not None:
+            applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
+            if self._layout is not None and applied.layout != self._layout:
+                raise InputError("`rows` has other types than the rows before. Cast its columns, or start anew.")
+            self._layout = applied.layout
+            elements = self._tagged(applied, rows)
+            self._elements = elements.schema
+            return elements
+        if self._elements is None:
+            raise InputError("`rows` (None): the first micro-batch tells what the columns are. Give an empty table.")
+        return self._elements.empty_table()
+
+    def take(
+        self,
+        elements: pa.Table,
+        *,
+        until: Any = None,
+        clock: datetime | float | None = None,
+        final: bool = False,
+        prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> pa.Table:
+        """As `feed`, of rows that have been read."""
+        return self._run(with_control(elements, until, clock, final, self._asked(prod)), final)
 
     def _run(self, elements: pa.Table, final: bool) -> pa.Table:
         assert self._layout is not None
@@ -124,13 +156,14 @@ class LocalStream:
         found, starts, ends, asked, figures = [], [], [], None, []
         self.open = self.waiting = self.state_bytes = 0
         for number in range(self._shards):
-            shard = new_shard(self._layout, self._shards, self._state[number])
+            shard = self._shard(number)
             outcome = shard.batch(pages.get(number, []))
             if self._passes:
                 starts.append(shard.passed())
                 ends.append(shard.passed(ends=True))
-            self._state[number] = state = shard.state()
-            self.state_bytes += len(state)
+            if self._lasting is None:
+                self._state[number] = state = shard.state()
+                self.state_bytes += len(state)
             asked = outcome.asked if asked is None else asked
             if shard.prodding is not None:
                 figures.append(shard.prodding.figures(outcome.answered))
@@ -146,6 +179,15 @@ class LocalStream:
         if self._passes:
             self.passed = (min(starts), min(ends))
         return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
+
+    def _shard(self, number: int) -> Shard:
+        """A shard as the micro-batch before has left it."""
+        assert self._layout is not None
+        if self._lasting is None:
+            return new_shard(self._layout, self._shards, self._state[number])
+        if number == len(self._lasting):
+            self._lasting.append(new_shard(self._layout, self._shards))
+        return self._lasting[number]
 
     def prod(self, until: Any = None, **key: Any) -> pa.Table:
         """Ask for what is open: what ends up to `until`, of these keys; an early answer for each."""
@@ -176,7 +218,8 @@ class LocalStream:
                 last = i == len(self._rest) - 1
                 follow = Follow(following, plain.schema)
                 options = {**(self._options if last else {}), "prods": self._given and later_of(self._given, last)}
-                self._links.append((follow, LocalStream(follow.plan(Passed(0)), shards=self._shards, **options)))
+                options |= {"shards": self._shards, "lasting": self._lasting is not None}
+                self._links.append((follow, LocalStream(follow.plan(Passed(0)), **options)))
             follow, stream = self._links[i]
             mine = [{**prod, "until": follow.asked(prod["until"])} for prod in prods]
             made = stream._feed_early(follow.rows(plain), follow.rows(early), follow.until(passed), final, mine)
@@ -193,7 +236,7 @@ class LocalStream:
         """Feed segments of the plan before, final ones and such as are there for early answers only."""
         keys = (*self._plan.keys, "until")
         asked = self._asked([{name: prod[name] for name in prod if name in keys} for prod in prods])
-        elements = self._read(rows, until, None, final, asked)
+        elements = with_control(self.read(rows), until, None, final, asked)
         if len(early):
             assert self._elements is not None
             applied = apply_local(self._plan, self._calls, early, self._emit, self._prods)
@@ -206,21 +249,6 @@ class LocalStream:
     def finish(self) -> pa.Table:
         """The end of the stream: everything closes."""
         return self.feed(final=True)
-
-    def _read(self, rows: Table | None, until: Any, clock: Any, final: bool, asked: list[dict[str, Any]]) -> pa.Table:
-        if rows is not None:
-            applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
-            if self._layout is not None and applied.layout != self._layout:
-                raise InputError("`rows` has other types than the rows before. Cast its columns, or start anew.")
-            self._layout = applied.layout
-            elements = self._tagged(applied, rows)
-            self._elements = elements.schema
-        elif self._elements is None:
-            raise InputError("`rows` (None): the first micro-batch tells what the columns are. Give an empty table.")
-        else:
-            elements = self._elements.empty_table()
-        assert self._layout is not None and self._elements is not None
-        return with_control(elements, until, clock, final, asked)
 
     def _tagged(self, applied: Applied, table: Any) -> pa.Table:
         found = tagged(self._plan, applied.rows, applied.promises, self._shards, table)

@@ -14,15 +14,16 @@ from matplotlib.ticker import PercentFormatter
 
 from panewise.errors import InputError
 from panewise.plots.axis import WIDE, axis_of
-from panewise.plots.segments import STYLE, ticks
+from panewise.plots.segments import ticks
+from panewise.plots.style import BLUE, DOTS, RED, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["draw_accuracy"]
 
-_DOTS, _HIGH = 150, 240  # dots per inch, pixels
-_POINT, _MEAN, _WORST = "#9ec1de", "#1f5f99", "#c2410c"
+_HIGH = 240  # pixels
+_POINT = "#9ec1de"
 
 
 def draw_accuracy(accuracies: pa.Table, path: Union[str, os.PathLike[str]], *, title: str | None = None) -> None:
@@ -45,8 +46,8 @@ def draw_accuracy(accuracies: pa.Table, path: Union[str, os.PathLike[str]], *, t
     x = axis.places(pa.chunked_array([ends]))
     order = np.argsort(x, kind="stable")
     with mpl.rc_context(STYLE):
-        high = (_HIGH * len(names) + 30 + 35 * bool(title)) / _DOTS
-        figure = Figure(figsize=(WIDE / _DOTS, high), layout="constrained")
+        high = (_HIGH * len(names) + 30 + 35 * bool(title)) / DOTS
+        figure = Figure(figsize=(WIDE / DOTS, high), layout="constrained")
         stack = figure.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0]
         for panel, name in zip(stack, names, strict=True):
             _panel(panel, x[order], np.asarray(accuracies.column(name).to_numpy(), np.float64)[order], name)
@@ -61,8 +62,8 @@ def _panel(panel: Axes, x: np.ndarray, near: np.ndarray, name: str) -> None:
     x, near = x[known], near[known]
     mean = np.cumsum(near) / np.arange(1, len(near) + 1)
     panel.plot(x, near, ".", color=_POINT, markersize=3, zorder=2, label="one early answer")
-    panel.plot(x, mean, color=_MEAN, linewidth=1.4, zorder=4, label="mean so far")
-    panel.plot(x, np.minimum.accumulate(near), color=_WORST, linewidth=1.0, zorder=3, label="worst so far")
+    panel.plot(x, mean, color=BLUE, linewidth=1.4, zorder=4, label="mean so far")
+    panel.plot(x, np.minimum.accumulate(near), color=RED, linewidth=1.0, zorder=3, label="worst so far")
     panel.set_title(name, loc="left", fontsize=8, fontweight="bold", pad=4)
     panel.yaxis.set_major_formatter(PercentFormatter(1.0))
     panel.grid(axis="y", color="#efefef", linewidth=0.6, zorder=0)

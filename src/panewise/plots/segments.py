@@ -21,9 +21,10 @@ from matplotlib.ticker import MaxNLocator
 
 from panewise.errors import InputError, did_you_mean
 from panewise.plots.axis import WIDE, Axis, axis_of, is_number, line, of_key, points, with_columns
+from panewise.plots.style import BLUE, DOTS, GREY, ORANGE, RED, STYLE
 from panewise.plots.under import FILLING, REACH, Under
 
-__all__ = ["COLOURS", "PANELS", "STYLE", "Key", "draw", "ticks"]
+__all__ = ["COLOURS", "PANELS", "Key", "draw", "ticks"]
 
 Key = Union[str, Sequence[str], Mapping[str, Any]]
 """The key column, or several; or a mapping from key columns to the value, or the list of values, to show."""
@@ -35,27 +36,8 @@ COLOURS = {"final": "#fbcf96", "partial": "#fef3e4", "remainder": "#ffffff", "ga
 """The shade of a segment: by status, and of a gap."""
 
 _LABELS = {"final": "segment", "partial": "segment so far", "remainder": "remainder", "gap": "gap"}
-_LINE, _LIMIT, _EDGE, _LIGHTER, _GREY, _TEXT = "#1f4e79", "#b23a48", "#f0a04b", "#fde3c2", "#d5dade", "#333333"
-_HIGH, _DOTS = 220, 150  # pixels, dots per inch
-STYLE: dict[Any, Any] = {
-    "font.size": 8,
-    "text.color": _TEXT,
-    "axes.labelcolor": _TEXT,
-    "axes.edgecolor": "#b5b5b5",
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.color": "#6f6f6f",
-    "ytick.color": "#6f6f6f",
-    "xtick.labelcolor": _TEXT,
-    "ytick.labelcolor": _TEXT,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "hatch.linewidth": 0.6,
-    "figure.dpi": _DOTS,
-    "savefig.dpi": _DOTS,
-}
-"""How every picture looks."""
+_LIGHTER = "#fde3c2"
+_HIGH = 220  # pixels
 
 
 def draw(
@@ -88,8 +70,8 @@ def draw(
     keys = _keys(series, by, key)
     with mpl.rc_context(STYLE):
         heights = [_HIGH, *(each.high for each in under)] * len(keys)
-        high = (sum(heights) + 30 + 35 * bool(title) + 25 * bool(under)) / _DOTS
-        figure = Figure(figsize=(WIDE / _DOTS, high), layout="constrained")
+        high = (sum(heights) + 30 + 35 * bool(title) + 25 * bool(under)) / DOTS
+        figure = Figure(figsize=(WIDE / DOTS, high), layout="constrained")
         stack = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         panels = stack.reshape(len(keys), -1)
         shown = [points(of_key(series, own), at, value, axis) for own in keys]
@@ -98,9 +80,9 @@ def draw(
         for (panel, *below), own, (x, y) in zip(panels, keys, shown, strict=True):
             found = of_key(segments, own)
             shades |= _shade(panel, found, axis)
-            line(panel, x, y, _LINE)
+            line(panel, x, y, BLUE)
             if threshold is not None:
-                panel.axhline(threshold, color=_LIMIT, linestyle=":", linewidth=1.1, zorder=4)
+                panel.axhline(threshold, color=RED, linestyle=":", linewidth=1.1, zorder=4)
             name = " · ".join(f"{column} {item}" for column, item in own.items())
             panel.set_title(name, loc="left", fontsize=8, fontweight="bold", pad=4)
             panel.set_ylabel(value)
@@ -206,7 +188,7 @@ def _shade(panel: Axes, segments: pa.Table, axis: Axis) -> set[str]:
 def _fill(kind: str) -> dict[str, Any]:
     return {
         "facecolor": COLOURS[kind],
-        "edgecolor": _GREY if kind == "gap" else _EDGE,
+        "edgecolor": GREY if kind == "gap" else ORANGE,
         "linewidth": 0.5,
         "linestyle": "--" if kind == "partial" else "-",
         "hatch": "////" if kind == "remainder" else None,
@@ -226,9 +208,9 @@ def ticks(panel: Axes, at: str, axis: Axis) -> None:
 def _entries(
     value: str, shades: set[str], threshold: float | None, under: Sequence[Under]
 ) -> list[Union[Line2D, Patch]]:
-    entries: list[Union[Line2D, Patch]] = [Line2D([], [], color=_LINE, linewidth=1, label=value)]
+    entries: list[Union[Line2D, Patch]] = [Line2D([], [], color=BLUE, linewidth=1, label=value)]
     if threshold is not None:
-        entries.append(Line2D([], [], color=_LIMIT, linestyle=":", linewidth=1.1, label=f"threshold {threshold:g}"))
+        entries.append(Line2D([], [], color=RED, linestyle=":", linewidth=1.1, label=f"threshold {threshold:g}"))
     entries += [Patch(label=label, **_fill(kind)) for kind, label in _LABELS.items() if kind in shades]
     if under:
         entries.append(Line2D([], [], color=FILLING, linewidth=1, label="rows that fill"))
