@@ -32,6 +32,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+experiment = typer.Typer(help="Run published experiments again: their numbers beside ours, and pictures.")
+app.add_typer(experiment, name="experiment", no_args_is_help=True)
+
 JobFile = Annotated[Path, typer.Argument(metavar="JOB", help="The job file, in TOML.")]
 Master = Annotated[str, typer.Option(help="Where Spark runs.")]
 Settings = Annotated[list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. Repeatable.")]
@@ -188,3 +191,15 @@ def demo(
         right = run_demo(rows, routers, out, master)
     if not right:
         raise typer.Exit(1)
+
+
+@experiment.command()
+def prodding(
+    out: Annotated[Path, typer.Option(help="The folder for tables and pictures.")] = Path("out/prodding"),
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter streams: the shapes, and rougher numbers.")] = False,
+) -> None:
+    """Early answers in a simulated delivery: how near they are, and how much sooner they come."""
+    from panewise.cli.experiment import prodding as run_prodding
+
+    with _told():
+        run_prodding(out, quick)
