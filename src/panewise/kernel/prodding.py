@@ -35,6 +35,8 @@ class Prodding:
         spec = layout.prods.prodder
         self._schedule = None if spec is None else Schedule(spec, self._progress)
         self.counts = dict.fromkeys(PRODDED, 0)
+        self.answered: Segments | None = None
+        """What the latest prods were answered with, if it was anything."""
 
     def due(self, seen: Sequence[Seen], clock: int) -> pa.Table | None:
         """What is asked for now: k0.., at."""
@@ -73,9 +75,11 @@ class Prodding:
         wanted = np.zeros(len(found), bool)
         for each in asked:
             wanted |= found.end <= each[found.group]
+        self.answered = None
         if not wanted.any():
             return None
-        found, certain = found.of(wanted), certain[wanted]
+        self.answered, certain = found.of(wanted), certain[wanted]
+        found = self.answered
         made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), certain)
         number = np.zeros(len(found), np.int64)
         if not self._layout.prods.passes:

@@ -19,9 +19,11 @@ from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import progress_of
 from panewise.kernel.windows import grid_of
+from panewise.local.queue import Queue
 from panewise.local.runner import condition_of
 from panewise.local.stream import LocalStream
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods
@@ -75,10 +77,12 @@ def deliver(
     prods: Any = True,
     prod_at: Sequence[tuple[float, Any]] = (),
     cost: float = 0.0,
+    set_aside: Any = None,
 ) -> Delivered:
     """Run a plan over rows that arrive at these times, in seconds; rows in an operator's queue wait for it.
 
-    `prods` is as for streams; `prod_at` are prods of a person: when, and up to which `at`.
+    `prods` is as for streams; `prod_at` are prods of a person: when, and up to which `at`. Rows that are `set_aside`
+    leave the queue at once, and are processed behind others: one after every so many, all of them while nothing waits.
     """
     arrived = np.asarray(arrival, np.float64)
     if len(arrived) != len(rows):
@@ -88,8 +92,12 @@ def deliver(
         raise SpecError("`prods` (None): a delivery is about early answers. Give a prodder, or True.")
     order = np.argsort(arrived, kind="stable")
     rows, arrived = rows.take(pa.array(order)), arrived[order]
+    stream = LocalStream(plan, agg, prods=given, set_aside=set_aside)
+    spec = checked_set_aside(set_aside, plan.scheme, given)
+    if spec is not None:
+        results = _queued(plan, stream, rows, Queue(arrived, float(cost), spec), given, prod_at)
+        return Delivered(_timed(plan, results, rows, arrived), dict(stream.counts))
     finished = _finished(arrived, float(cost))
-    stream = LocalStream(plan, agg, prods=given)
     moments = _moments(plan, rows, finished, given, prod_at)
     made, begin = [], 0
     for clock, asked, last in moments:
@@ -102,23 +110,80 @@ def deliver(
     return Delivered(_timed(plan, results, rows, arrived), dict(stream.counts))
 
 
+def _queued(
+    plan: PlanSpec,
+    stream: LocalStream,
+    rows: pa.Table,
+    queue: Queue,
+    prods: Prods,
+    prod_at: Sequence[tuple[float, Any]],
+) -> pa.Table:
+    """Results of rows some of which are set aside: the stream says which, and the queue when."""
+    steps, clock, made = _steps(plan, rows), -np.inf, []
+    asked = _Asked(prods, prod_at, float(queue.first))
+    while queue:
+        behind = int(np.searchsorted(steps, queue.place))
+        stop = int(steps[behind]) + 1 if behind < len(steps) else len(rows)
+        some = rows.slice(queue.place, stop - queue.place)
+        served = queue.serve(stream.sets_aside(some), asked.when)
+        clock = max(clock, served.clock)
+        told = asked.due(clock)
+        found = stream.feed(some.slice(0, served.taken), clock=clock, prod=told, aside=served.low)
+        queue.aside = stream.aside
+        made.append(found.append_column("clock", pa.array(np.full(len(found), clock))))
+    last = stream.feed(rows.slice(0, 0), clock=max(clock, 0.0), final=True)
+    return pa.concat_tables([*made, last.append_column("clock", pa.array(np.full(len(last), clock)))])
+
+
+class _Asked:
+    """When the next prod is due, of the clock or of a person."""
+
+    def __init__(self, prods: Prods, prod_at: Sequence[tuple[float, Any]], first: float) -> None:
+        self._people = sorted(prod_at, key=lambda each: each[0])
+        self._every, self._share, self._slide = np.inf, 0.0, 0
+        if prods.prodder is not None:
+            self._every, self._share = prods.prodder.every.micros / _SECOND, prods.prodder.aggressiveness or 0.0
+            self._slide = int(np.floor(first / self._every))
+
+    @property
+    def _ticks(self) -> float:
+        return np.inf if self._every == np.inf else self._every * (self._slide - self._share)
+
+    @property
+    def when(self) -> float:
+        """The time of the next."""
+        return min([self._ticks, *(at for at, _ in self._people[:1])])
+
+    def due(self, clock: float) -> list[dict[str, Any]]:
+        """What people ask for by now; the stream knows by itself what the clock does."""
+        while self._ticks <= clock:
+            self._slide += 1
+        found = [{"until": until} for at, until in self._people if at <= clock]
+        self._people = self._people[len(found) :]
+        return found
+
+
+def _steps(plan: PlanSpec, rows: pa.Table) -> Array:
+    """Rows with which results can come."""
+    if not isinstance(plan.punctuation, InBand):
+        # progress moves with every row: results are timed to a two-thousandth of the whole
+        return np.arange(0, len(rows), max(1, len(rows) // 2_000))
+    marks = condition_of("condition", plan.punctuation.condition, rows)
+    found = np.flatnonzero(np.asarray(pc.fill_null(marks, False).to_numpy(zero_copy_only=False)))
+    if isinstance(plan.scheme, Windows):
+        # those that complete a window
+        column = in_one(rows.column(plan.ordered_by).take(pa.array(found)))
+        progress = progress_of(plan.ordered_by, column.type)
+        complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(progress.numbers(column)), progress)
+        found = found[np.diff(complete, prepend=complete[:1] - 1) > 0]
+    return found
+
+
 def _moments(
     plan: PlanSpec, rows: pa.Table, finished: Array, prods: Prods, prod_at: Sequence[tuple[float, Any]]
 ) -> list[tuple[float, tuple[Any] | None, bool]]:
     """When something can come out: a clock, a prod, whether it is the end."""
-    if isinstance(plan.punctuation, InBand):
-        marks = condition_of("condition", plan.punctuation.condition, rows)
-        marked = np.asarray(pc.fill_null(marks, False).to_numpy(zero_copy_only=False))
-        steps = finished[marked]
-        if isinstance(plan.scheme, Windows):
-            # those that complete a window
-            progress = progress_of(plan.ordered_by, rows.column(plan.ordered_by).type)
-            promised = progress.numbers(in_one(rows.column(plan.ordered_by).filter(pa.array(marked))))
-            complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(promised), progress)
-            steps = steps[np.diff(complete, prepend=complete[:1] - 1) > 0]
-    else:
-        # progress moves with every row: results are timed to a two-thousandth of the whole
-        steps = finished[:: max(1, len(finished) // 2_000)]
+    steps = finished[_steps(plan, rows)]
     last = float(finished[-1]) if len(finished) else 0.0
     found: list[tuple[float, tuple[Any] | None, bool]] = [(float(t), None, False) for t in np.unique(steps)]
     if prods.prodder is not None:

@@ -14,18 +14,22 @@ import pyarrow.compute as pc
 
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.arrivals import REASONS
+from panewise.kernel.aside import ranges
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
-from panewise.kernel.page import in_one
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
-from panewise.kernel.windowshard import new_shard
+from panewise.kernel.windows import grid_of
+from panewise.kernel.windowshard import WindowShard, new_shard
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import whole_rows
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
+from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods
 from panewise.spec.prod import prods as checked_prods
@@ -59,6 +63,7 @@ class LocalStream:
         fragment_every: Any = None,
         shards: int = 1,
         prods: Any = None,
+        set_aside: Any = None,
     ) -> None:
         if plan.scheme.longest:
             raise SpecError(
@@ -74,18 +79,21 @@ class LocalStream:
         self._passes = bool(self._rest) or isinstance(plan.punctuation, Passed)
         self.passed: tuple[Any, Any] = (None, None)
         """Up to where no segment to come starts, and ends."""
+        self.ranges: list[tuple[Any, Any]] = []
+        """What is promised beyond that where rows are set aside: nothing to come ends after one and up to the other."""
         shards = 1 if plan.one_sequence else shards
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
         self._shards, given = shards, checked_prods(prods)
         self._prods = replace(given, passes=True) if given is not None and self._rest else given
+        self._set_aside = checked_set_aside(set_aside, plan.scheme, given)
         self._state: list[bytes | None] = [None] * shards
         self._layout: Layout | None = None
         self._elements: pa.Schema | None = None
         self._late: list[pa.Table] = []
         self.counts = dict.fromkeys(("rows", *REASONS, "segments", "parts"), 0)
         """What has happened so far: rows, late rows by reason, segments and parts sent."""
-        self.open = self.waiting = self.state_bytes = 0
+        self.open = self.waiting = self.aside = self.state_bytes = 0
 
     @property
     def late(self) -> list[dict[str, Any]]:
@@ -100,26 +108,32 @@ class LocalStream:
         clock: datetime | float | None = None,
         final: bool = False,
         prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        aside: int | None = None,
     ) -> pa.Table:
         """One micro-batch: rows, then a punctuation about all keys, a tick of the clock (seconds), prods, or the end.
 
-        A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither.
+        A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither. So many rows that are set `aside`
+        are processed after the new ones; if it is left out, as many as the plan says.
         """
-        return self._run(self._read(rows, until, clock, final, self._asked(prod)), final)
+        return self._run(self._read(rows, until, clock, final, self._asked(prod)), final, aside)
 
-    def _run(self, elements: pa.Table, final: bool) -> pa.Table:
+    def _run(self, elements: pa.Table, final: bool, aside: int | None = None) -> pa.Table:
         assert self._layout is not None
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends, asked = [], [], [], None
-        self.open = self.waiting = self.state_bytes = 0
+        found, starts, ends, asked, unsent = [], [], [], None, []
+        self.open = self.waiting = self.aside = self.state_bytes = 0
         for number in range(self._shards):
             shard = new_shard(self._layout, self._shards, self._state[number])
+            if shard.aside is not None:
+                shard.aside.low = aside
             outcome = shard.batch(pages.get(number, []))
-            if self._passes:
+            if self._passes or shard.aside is not None:
                 starts.append(shard.passed())
                 ends.append(shard.passed(ends=True))
+            if isinstance(shard, WindowShard) and shard.aside is not None:
+                unsent.append(shard.unsent())
             self._state[number] = state = shard.state()
             self.state_bytes += len(state)
             asked = outcome.asked if asked is None else asked
@@ -131,9 +145,32 @@ class LocalStream:
                 self.counts[name] += outcome.counts[name]
             self.open += outcome.counts["open"]
             self.waiting += outcome.counts["waiting"]
-        if self._passes:
+            self.aside += outcome.counts["aside"]
+        if starts:
             self.passed = (min(starts), min(ends))
+        if unsent:
+            scheme, progress = self._plan.scheme, self._layout.progress
+            assert isinstance(scheme, Windows)
+            both = ranges(grid_of(scheme, progress), progress, unsent)
+            self.ranges = [*zip(*(progress.bounds(each).to_pylist() for each in both), strict=True)]
         return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
+
+    def sets_aside(self, rows: pa.Table) -> Array:
+        """Which rows would be set aside, if they came now."""
+        found = np.zeros(len(rows), bool)
+        if self._layout is None:
+            return found
+        applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
+        no_row = [marks for marks in (applied.promises, applied.prods) if marks is not None]
+        wanted = np.asarray(applied.rows.column("at").is_valid().to_numpy())
+        for marks in no_row:
+            wanted &= ~np.asarray(marks.to_numpy(zero_copy_only=False))
+        some = applied.rows.filter(pa.array(wanted))
+        for state in self._state:
+            shard = new_shard(self._layout, self._shards, state)
+            if isinstance(shard, WindowShard):
+                found[wanted] |= shard.sets_aside(some)
+        return found
 
     def prod(self, until: Any = None, **key: Any) -> pa.Table:
         """Ask for what is open: what ends up to `until`, of these keys; an early answer for each."""
@@ -198,9 +235,10 @@ class LocalStream:
     def _read(self, rows: Table | None, until: Any, clock: Any, final: bool, asked: list[dict[str, Any]]) -> pa.Table:
         if rows is not None:
             applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
-            if self._layout is not None and applied.layout != self._layout:
+            layout = replace(applied.layout, set_aside=self._set_aside)
+            if self._layout is not None and layout != self._layout:
                 raise InputError("`rows` has other types than the rows before. Cast its columns, or start anew.")
-            self._layout = applied.layout
+            self._layout = layout
             elements = self._tagged(applied, rows)
             self._elements = elements.schema
         elif self._elements is None:
