@@ -21,6 +21,7 @@ from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
 from panewise.spec.aggregates import CustomAggregate, custom_aggregate
+from panewise.spec.aside import set_aside
 from panewise.spec.prod import prodder, prods_from, prods_in
 from panewise.spec.punctuate import external, in_band, ordered_per, schedule, slack, watermark
 from panewise.window_builders import (
@@ -70,6 +71,7 @@ __all__ = [
     "segments_local",
     "session",
     "session_frames",
+    "set_aside",
     "slack",
     "slide_by_tuple_windows",
     "sliding_windows",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from panewise.errors import InputError, SpecError
 from panewise.fill import ONLY, Fill, FillingSource
 from panewise.spec.aggregates import Aggregate, Aggregates, aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.check import choice, column, columns, flag
 from panewise.spec.duration import AmountLike
 from panewise.spec.emit import emit as checked_emit
@@ -64,6 +65,7 @@ class Plan(PlanSpec):
         clock: DataFrame | None = None,
         prods: Any = None,
         accuracy: Any = None,
+        set_aside: Any = None,
         observation: Observation | None = None,
     ) -> DataFrame:
         """The segments of a DataFrame, one row each, with aggregates over their rows.
@@ -77,7 +79,8 @@ class Plan(PlanSpec):
         place of Spark's own rate source; `prods` says where requests for early answers come from (`pw.prodder`,
         `pw.prods_in`, `pw.prods_from`, several of them, or True for the control folder alone), and `accuracy` is a
         function of early values, final values and the seconds between them, as arrays, or one for each of some
-        aggregates, in place of the measure of how near the early ones were.
+        aggregates, in place of the measure of how near the early ones were; `set_aside` lets what is left of a burst
+        wait after its prod, so that other windows are on time (`pw.set_aside`).
 
         Of a batch: `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action
         has run.
@@ -90,9 +93,10 @@ class Plan(PlanSpec):
                 raise InputError(
                     "`observation` is for a batch; a stream is watched while it runs. Use pw.progress(query)."
                 )
+            given_prods = checked_prods(prods, accuracy)
             return of_stream(
                 self, df, agg, sent, late=late, punctuations=punctuations, shards=shards, control=control, clock=clock,
-                prods=checked_prods(prods, accuracy),
+                prods=given_prods, set_aside=checked_set_aside(set_aside, self.scheme, given_prods),
             )  # fmt: skip
         from panewise.spark.batch import segments
 
@@ -104,6 +108,7 @@ class Plan(PlanSpec):
             "clock": clock,
             "prods": prods,
             "accuracy": accuracy,
+            "set_aside": set_aside,
         }
         for name, value in given.items():
             if value is not None:

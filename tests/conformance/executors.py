@@ -68,7 +68,8 @@ def local_stream(story: Story) -> Telling:
 def _options(story: Story) -> dict[str, Any]:
     """How a stream is run, as Python has it."""
     given = dict(story.stream)
-    return given | ({"prods": prods_from_value("prods", given["prods"])} if "prods" in given else {})
+    given |= {"prods": prods_from_value("prods", given["prods"])} if "prods" in given else {}
+    return given | ({"set_aside": pw.set_aside(**given["set_aside"])} if "set_aside" in given else {})
 
 
 def _clock(tick: float) -> datetime:

@@ -80,7 +80,7 @@ class Story:
     late: Sequence[Mapping[str, Any]] = ()
     """In steps: the rows that break a promise, or count nowhere, each with its `reason`."""
     stream: Mapping[str, Any] = field(default_factory=dict)
-    """In steps: `emit`, `fragment_every`, `shards` and `prods`."""
+    """In steps: `emit`, `fragment_every`, `shards`, `prods` and `set_aside`."""
     only_in_steps: bool = False
     """Where a row counts in some windows and not in others, for coming late."""
     error: str | None = None

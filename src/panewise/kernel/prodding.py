@@ -36,6 +36,8 @@ class Prodding:
         self.schedule = None if spec is None else Schedule(spec, self._progress)
         self._share = np.empty(0)
         self.counts = {"prods": 0}
+        self.answered: Segments | None = None
+        """What the latest prods were answered with, if it was anything."""
 
     def due(self, seen: Sequence[Seen], clock: int) -> pa.Table | None:
         """What is asked for now: k0.., at; what the prodder asks for is the last."""
@@ -89,9 +91,11 @@ class Prodding:
             # an answer to several counts for none of them
             share[mine] = np.where(wanted[mine], np.nan, self._share[i])
             wanted |= mine
+        self.answered = None
         if not wanted.any():
             return None, answered
         found, certain, share = found.of(wanted), certain[wanted], share[wanted]
+        self.answered = found
         made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), certain)
         number = np.zeros(len(found), np.int64)
         if not self._layout.prods.passes:

@@ -24,6 +24,7 @@ from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.windows import grid_of
 from panewise.spec.aggregates import Aggregate, Calls, input_columns
+from panewise.spec.aside import SetAside
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -85,6 +86,8 @@ class Layout:
     """Where prods come from, if early answers are wanted."""
     arrives: bool = False
     """Whether it is known of each segment when the first of its rows arrived."""
+    set_aside: SetAside | None = None
+    """Which rows of bursts are set aside, if any."""
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
 from panewise.kernel.arrivals import REASONS, Arrivals
+from panewise.kernel.aside import AsideOperator
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import KeyTable
@@ -49,7 +50,7 @@ class Outcome:
     late: pa.Table | None
     """`reason` and `row`."""
     counts: dict[str, int]
-    """rows, a count for every reason, segments, parts; and as of now: segments open, rows waiting, keys."""
+    """rows, a count for every reason, segments, parts; as of now: segments open, rows waiting and set aside, keys."""
     asked: pa.Table | None = None
     """The prods that were due: keys k0, ... and `at`."""
     answered: Array | None = None
@@ -112,6 +113,11 @@ class Shard:
         return self._arrivals.punctuator
 
     @property
+    def aside(self) -> AsideOperator | None:
+        """What sets the rows of bursts aside, if they are."""
+        return self._operator if isinstance(self._operator, AsideOperator) else None
+
+    @property
     def behind(self) -> Any:
         """How far the key furthest behind has come, where each is in order by itself; None, if none is known."""
         return self._arrivals.behind
@@ -147,6 +153,8 @@ class Shard:
             tables["keys"] = pa.table({f"k{i}": key for i, key in enumerate(self._table.columns)})
         if self._waiting is not None and len(self._waiting):
             tables["waiting"] = self._waiting
+        if self.aside is not None and self.aside.aside:
+            tables["aside"] = self.aside.rows
         if self.punctuator.sources is not None:
             tables["sources"] = self.punctuator.sources
         facts: dict[str, Any] = {"plan": self._fingerprint, "progress": self.punctuator.facts(), "totals": self.totals}
@@ -166,6 +174,8 @@ class Shard:
         if "keys" in tables:
             self._table.restore([column.combine_chunks() for column in tables["keys"].columns])
         self._waiting = tables.get("waiting")
+        if self.aside is not None:
+            self.aside.rows = tables.get("aside")
         self.punctuator.restore(facts["progress"], tables.get("sources"))
         self.totals |= facts["totals"]
         # prods may be asked for, or not, at any time
@@ -216,6 +226,7 @@ class Shard:
             "parts": int(partial.sum()),
             "open": self._operator.open,
             "waiting": 0 if self._waiting is None else len(self._waiting),
+            "aside": 0 if self.aside is None else self.aside.aside,
             "keys": len(self._table),
         }
         first = {"keys_found": self._first_found(found, partial)}

@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panewise.kernel.aside import AsideOperator, Unsent, ranges
+from panewise.kernel.keys import slots_of
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array, in_one
+from panewise.kernel.prodding import Prodding
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
 from panewise.kernel.tuples import TupleOperator
@@ -21,12 +24,12 @@ from panewise.kernel.windows import Grid, grid_of, row_grid
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
 from panewise.spec.punctuate import SlackRows, SlackTime
 
-__all__ = ["new_shard"]
+__all__ = ["WindowShard", "new_shard"]
 
 
 def new_shard(layout: Layout, shards: int = 1, state: bytes | None = None) -> Shard:
     """The shard of a plan."""
-    kinds = {Windows: _WindowShard, TupleWindows: _TupleShard, RowWindows: _RowShard}
+    kinds = {Windows: WindowShard, TupleWindows: _TupleShard, RowWindows: _RowShard}
     return kinds.get(type(layout.plan.scheme), Shard)(layout, shards, state)
 
 
@@ -74,8 +77,14 @@ class _AnyOrder(_Counting):
         at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
         self._arrivals.advance(slots, at)
         if fresh is not None and len(at):
-            inputs = self._layout.aggregation.inputs(self._layout.reads, fresh)
-            self._take(fresh, slots.astype(np.int64), at, inputs)
+            self._add(fresh, slots.astype(np.int64), at)
+        return self._let_go()
+
+    def _add(self, rows: pa.Table, slots: Array, at: Array) -> None:
+        self._take(rows, slots, at, self._layout.aggregation.inputs(self._layout.reads, rows))
+
+    def _let_go(self) -> Any:
+        """What progress has passed."""
         found = self._operator.release(self._complete(self._arrivals.until, at_end=True))
         if self.punctuator.final:
             self._operator.clear()
@@ -97,8 +106,8 @@ class _AnyOrder(_Counting):
         raise NotImplementedError
 
 
-class _WindowShard(_AnyOrder):
-    """Windows on a grid."""
+class WindowShard(_AnyOrder):
+    """Windows on a grid; rows of bursts may be set aside."""
 
     def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
         super().__init__(layout, shards, state)
@@ -109,10 +118,81 @@ class _WindowShard(_AnyOrder):
         super()._made(layout)
         assert isinstance(layout.plan.scheme, Windows)
         self._grid: Grid = grid_of(layout.plan.scheme, layout.progress)
+        if layout.set_aside is not None:
+            return AsideOperator(self._grid, layout.aggregation, layout.set_aside)
         return WindowOperator(self._grid, layout.aggregation)
+
+    def _resume(self, arrays: dict[str, Array]) -> None:
+        super()._resume(arrays)
+        if self.aside is None and AsideOperator.was_used(arrays):
+            # nothing more is set aside, and nothing that was is lost
+            self._operator = AsideOperator(self._grid, self._layout.aggregation, None)
 
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
         self._operator.take(slots, at, inputs, len(self._table), self._layout.ranks(rows, at))
+
+    def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
+        if self.aside is None:
+            return super()._advance(fresh, slots)
+        at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
+        came, final = len(at), bool(self.punctuator.final)
+        self._arrivals.advance(slots, at)
+        if fresh is not None and came:
+            slots = slots.astype(np.int64)
+            fresh = fresh.drop_columns(["row"]) if "row" in fresh.column_names else fresh
+            burst = np.zeros(came, bool) if final else self.aside.bursts(slots, at)
+            if burst.any():
+                self.aside.put(fresh.filter(pa.array(burst)), slots[burst], at[burst])
+                fresh, slots, at = fresh.filter(pa.array(~burst)), slots[~burst], at[~burst]
+            self._add(fresh, slots, at)
+        due = self.aside.due(len(at), came, final)
+        if due is not None and len(due):
+            at = self._arrivals.numbers(due)
+            inputs = self._layout.aggregation.inputs(self._layout.reads, due)
+            self.aside.settle(due, at, inputs, self._layout.ranks(due, at), len(self._table))
+        return self._let_go()
+
+    def _answers(
+        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: tuple[pa.Table | None, Array], clock: int
+    ) -> tuple[pa.RecordBatch | None, Array | None]:
+        made = super()._answers(prodding, found, asked, more, clock)
+        if self.aside is not None and asked is not None and prodding.answered is not None:
+            self.aside.prod(prodding.answered.group, prodding.answered.ids)
+        return made
+
+    def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
+        """The windows of the rows so far; those that are set aside are not processed for it."""
+        if self.aside is None:
+            return super()._early(fresh, slots)
+        rows, self.aside.rows = self.aside.rows, None
+        try:
+            return super()._early(fresh, slots)
+        finally:
+            self.aside.rows = rows
+
+    def sets_aside(self, rows: pa.Table) -> Array:
+        """Which rows (k0.., at) would be set aside, if they came now."""
+        count, found = len(self._table), np.zeros(len(rows), bool)
+        keys = [in_one(rows.column(f"k{i}")) for i in range(len(self._table.columns))]
+        slots = slots_of(self._table.columns, keys, count, len(rows))
+        known = slots < count
+        if self.aside is not None:
+            found[known] = self.aside.bursts(slots[known], self._arrivals.numbers(rows)[known])
+        return found
+
+    def unsent(self) -> Unsent:
+        """What is complete, of any key, be it unseen yet, and what holds rows set aside."""
+        assert self.aside is not None
+        return self.aside.unsent(np.append(self._arrivals.until, self.punctuator.until), self._progress)
+
+    def passed_on(self, number: int) -> pa.Table:
+        """With ranges beyond what is owed, where rows are set aside."""
+        found = super().passed_on(number)
+        if self._layout.set_aside is None:
+            return found
+        bounds = map(self._progress.bounds, ranges(self._grid, self._progress, [self.unsent()]))
+        told = pa.StructArray.from_arrays([*bounds], names=["after", "until"])
+        return found.append_column("ranges", pa.ListArray.from_arrays(pa.array([0, len(told)], pa.int32()), told))
 
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         found = self._grid.complete(until, self._progress)

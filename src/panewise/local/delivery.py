@@ -21,9 +21,11 @@ from panewise.kernel.keys import codes
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import progress_of
 from panewise.kernel.windows import grid_of
+from panewise.local.queue import Queue
 from panewise.local.runner import condition_of
 from panewise.local.stream import LocalStream
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.duration import AmountLike
 from panewise.spec.duration import amount as checked_amount
 from panewise.spec.frames import Windows
@@ -120,11 +122,13 @@ def deliver(
     prods: Any = True,
     prod_at: Sequence[tuple[float, Any]] = (),
     cost: float = 0.0,
+    set_aside: Any = None,
 ) -> Delivered:
     """Run a plan over rows that arrive at these times, in seconds; rows in an operator's queue wait for it.
 
     Without `arrival` a row arrives at its own `at`; `delay`, for all or for each, is added. `prods` is as for streams;
-    `prod_at` are prods of a person: when, and up to which `at`.
+    `prod_at` are prods of a person: when, and up to which `at`. Rows that are `set_aside` leave the queue at once, and
+    are processed behind others: one after every so many, all of them while nothing waits.
     """
     given = checked_prods(prods)
     if given is None:
@@ -134,23 +138,47 @@ def deliver(
     arrived = _arrived(plan, rows, arrival, delay)
     order = np.argsort(arrived, kind="stable")
     rows, arrived = rows.take(pa.array(order)), arrived[order]
-    finished = _finished(arrived, float(cost))
-    stream = LocalStream(plan, agg, prods=given, lasting=True)
+    stream = LocalStream(plan, agg, prods=given, set_aside=set_aside, lasting=True)
     elements, marked, asks = stream.read(rows), _where(plan.punctuation, rows), _where(given.in_band, rows)
-    steps = np.concatenate([_steps(plan, rows, marked, asks, finished), finished[asks]])
-    made, begin = [], 0
-    prodder = _Prodder(given.prodder, stream, float(finished[0]) if len(finished) else 0.0)
-    for clock, asked, last in _moments(steps, finished, prodder, prod_at):
-        end = int(np.searchsorted(finished, clock, side="right"))
-        told = [] if asked is None else [{"until": asked[0]}]
-        found = stream.take(elements.slice(begin, end - begin), clock=clock, prod=told, final=last)
-        made.append(found.append_column("clock", pa.array(np.full(len(found), clock))))
-        begin = end
-    results = pa.concat_tables(made)
+    places = np.unique(np.concatenate([_places(plan, rows, marked, asks), np.flatnonzero(asks)]))
+    asked = _Asked(given.prodder, stream, prod_at, float(arrived[0]) if len(arrived) else 0.0)
+    spec = checked_set_aside(set_aside, plan.scheme, given)
+    if spec is None:
+        results = _in_turn(stream, elements, places, _finished(arrived, float(cost)), asked)
+    else:
+        results = _queued(stream, elements, places, Queue(arrived, float(cost), spec), asked)
     data = ~marked & ~asks & np.asarray(rows.column(plan.ordered_by).is_valid().to_numpy())
     first = _first_arrivals(plan, results, rows.filter(pa.array(data)), arrived[data])
     latency = results.column("clock").to_numpy() - first
     return Delivered(results.drop_columns(["latency"]).append_column("latency", pa.array(latency)), dict(stream.counts))
+
+
+def _in_turn(stream: LocalStream, elements: pa.Table, places: Array, finished: Array, asked: _Asked) -> pa.Table:
+    """Results of rows that are processed one after another, and are by these times."""
+    made, begin = [], 0
+    for clock, told, last in _moments(finished[places], finished, asked):
+        end = int(np.searchsorted(finished, clock, side="right"))
+        found = stream.take(elements.slice(begin, end - begin), clock=clock, prod=told, final=last)
+        made.append(found.append_column("clock", pa.array(np.full(len(found), clock))))
+        begin = end
+    return pa.concat_tables(made)
+
+
+def _queued(stream: LocalStream, elements: pa.Table, places: Array, queue: Queue, asked: _Asked) -> pa.Table:
+    """Results of rows some of which are set aside: the stream says which, and the queue when."""
+    clock, made = -np.inf, []
+    while queue:
+        behind = int(np.searchsorted(places, queue.place))
+        stop = int(places[behind]) + 1 if behind < len(places) else len(elements)
+        some = elements.slice(queue.place, stop - queue.place)
+        served = queue.serve(stream.sets_aside(some), asked.when)
+        clock = max(clock, served.clock)
+        told = asked.due(clock)
+        found = stream.take(some.slice(0, served.taken), clock=clock, prod=told, aside=served.low)
+        queue.aside = stream.aside
+        made.append(found.append_column("clock", pa.array(np.full(len(found), clock))))
+    last = stream.take(elements.slice(0, 0), clock=max(clock, 0.0), final=True)
+    return pa.concat_tables([*made, last.append_column("clock", pa.array(np.full(len(last), clock)))])
 
 
 def _arrived(plan: PlanSpec, rows: pa.Table, arrival: Seconds | None, delay: float | Seconds) -> Array:
@@ -176,59 +204,68 @@ def _where(given: object, rows: pa.Table) -> Array:
     return np.asarray(pc.fill_null(found, False).to_numpy(zero_copy_only=False))
 
 
-def _steps(plan: PlanSpec, rows: pa.Table, marked: Array, asks: Array, finished: Array) -> Array:
-    """When something final can come out."""
+def _places(plan: PlanSpec, rows: pa.Table, marked: Array, asks: Array) -> Array:
+    """The rows with which something final can come out."""
     column = in_one(rows.column(plan.ordered_by))
     progress = progress_of(plan.ordered_by, column.type)
     given, known = plan.punctuation, not column.null_count and not per_key(plan)
+    found = np.flatnonzero(marked) if isinstance(given, InBand) else np.arange(len(rows))
     if isinstance(given, InBand):
         if not known or not isinstance(plan.scheme, Windows):
-            return finished[marked]
+            return found
         promised = progress.numbers(column.filter(pa.array(marked)))
-        finished = finished[marked]
     elif known and isinstance(given, SlackTime) and given.ahead_limit is None and isinstance(plan.scheme, Windows):
         at = np.where(asks, progress.nothing, progress.numbers(column))
         promised = progress.below(progress.earlier(at, progress.amount("slack", given.amount)))
     else:
-        return finished[:: max(1, len(finished) // _STEPS)]
+        return found[:: max(1, len(found) // _STEPS)]
     complete = grid_of(plan.scheme, progress).complete(np.maximum.accumulate(promised), progress)
-    return finished[np.diff(complete, prepend=complete[:1] - 1) > 0]
+    return found[np.diff(complete, prepend=complete[:1] - 1) > 0]
 
 
-def _moments(
-    steps: Array, finished: Array, prodder: _Prodder, prod_at: Sequence[tuple[float, Any]]
-) -> Iterator[tuple[float, tuple[Any] | None, bool]]:
-    """When something can come out: a clock, a prod, whether it is the end."""
-    last = float(finished[-1]) if len(finished) else 0.0
-    known: list[tuple[float, tuple[Any] | None]] = [(float(t), None) for t in np.unique(steps)]
-    known = sorted([*known, *((float(t), (until,)) for t, until in prod_at)], key=lambda moment: moment[0])
-    clock = -np.inf
-    for moment, asked in [*known, (last, None)]:
-        while prodder.when <= min(moment, last):
+def _moments(steps: Array, finished: Array, asked: _Asked) -> Iterator[tuple[float, list[dict[str, Any]], bool]]:
+    """When something can come out: a clock, what people ask for, whether it is the end."""
+    last, clock = float(finished[-1]) if len(finished) else 0.0, -np.inf
+    for moment in [*np.unique(steps).tolist(), last]:
+        while asked.when <= moment:
             # an autopilot may just have become more eager
-            clock = max(clock, prodder.when)
-            prodder.slide += 1
-            yield clock, None, False
+            clock = max(clock, asked.when)
+            yield clock, asked.due(clock), False
         clock = max(clock, moment)
-        yield clock, asked, False
-    yield max(clock, last), None, True
+        yield clock, [], False
+    yield clock, [], True
 
 
-class _Prodder:
-    """When the clock asks next, as aggressive as the prodder is by now."""
+class _Asked:
+    """When the next prod is due, of the clock or of a person; a prodder is as aggressive as it is by now."""
 
-    def __init__(self, spec: Prodder | None, stream: LocalStream, first: float) -> None:
+    def __init__(
+        self, spec: Prodder | None, stream: LocalStream, prod_at: Sequence[tuple[float, Any]], first: float
+    ) -> None:
         self._spec, self._stream = spec, stream
+        self._people = sorted(prod_at, key=lambda each: each[0])
         self._every = np.inf if spec is None else spec.every.micros / _SECOND
-        self.slide = int(first // self._every)
+        self._slide = int(first // self._every)
 
     @property
-    def when(self) -> float:
-        """In seconds."""
+    def _tick(self) -> float:
         if self._spec is None:
             return np.inf
         share = self._stream.prods.aggressiveness
-        return (self.slide - ((self._spec.aggressiveness or 0.0) if share is None else share)) * self._every + _LEAST
+        return (self._slide - ((self._spec.aggressiveness or 0.0) if share is None else share)) * self._every + _LEAST
+
+    @property
+    def when(self) -> float:
+        """The time of the next."""
+        return min([self._tick, *(at for at, _ in self._people[:1])])
+
+    def due(self, clock: float) -> list[dict[str, Any]]:
+        """What people ask for by now; the stream knows by itself what the clock does."""
+        while self._tick <= clock:
+            self._slide += 1
+        found = [{"until": until} for at, until in self._people if at <= clock]
+        self._people = self._people[len(found) :]
+        return found
 
 
 def _first_arrivals(plan: PlanSpec, results: pa.Table, rows: pa.Table, arrived: Array) -> Array:

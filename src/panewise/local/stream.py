@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,23 @@ import pyarrow.compute as pc
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.answers import ProdProgress, added, told
 from panewise.kernel.arrivals import REASONS
+from panewise.kernel.aside import ranges
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
-from panewise.kernel.page import in_one
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
-from panewise.kernel.windowshard import new_shard
+from panewise.kernel.windows import grid_of
+from panewise.kernel.windowshard import WindowShard, new_shard
 from panewise.local.runner import Applied, apply_local
 from panewise.local.source import whole_rows
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
+from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import first_of, later_of
 from panewise.spec.prod import prods as checked_prods
@@ -64,6 +69,7 @@ class LocalStream:
         prods: Any = None,
         accuracy: Any = None,
         lasting: bool = False,
+        set_aside: Any = None,
     ) -> None:
         if plan.scheme.longest:
             raise SpecError(
@@ -79,11 +85,14 @@ class LocalStream:
         self._passes = bool(self._rest) or isinstance(plan.punctuation, Passed)
         self.passed: tuple[Any, Any] = (None, None)
         """Up to where no segment to come starts, and ends."""
+        self.ranges: list[tuple[Any, Any]] = []
+        """What is promised beyond that where rows are set aside: nothing to come ends after one and up to the other."""
         shards = 1 if plan.one_sequence else shards
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
         self._shards, self._given = shards, checked_prods(prods, accuracy)
         self._prods = first_of(self._given) if self._rest else self._given
+        self._set_aside = checked_set_aside(set_aside, plan.scheme, self._given)
         self._state: list[bytes | None] = [None] * shards
         self._lasting: list[Shard] | None = [] if lasting else None
         self._layout: Layout | None = None
@@ -91,8 +100,8 @@ class LocalStream:
         self._late: list[pa.Table] = []
         self.counts = dict.fromkeys(("rows", *REASONS, "segments", "parts"), 0)
         """What has happened so far: rows, late rows by reason, segments and parts sent."""
-        self.open = self.waiting = self.state_bytes = 0
-        """As of now: segments open, rows waiting; and how much is kept of them, but where shards last."""
+        self.open = self.waiting = self.aside = self.state_bytes = 0
+        """As of now: segments open, rows waiting, rows set aside; and how much is kept, but where shards last."""
         self._figures: dict[str, Any] | None = None
 
     @property
@@ -115,20 +124,23 @@ class LocalStream:
         clock: datetime | float | None = None,
         final: bool = False,
         prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        aside: int | None = None,
     ) -> pa.Table:
         """One micro-batch: rows, then a punctuation about all keys, a tick of the clock (seconds), prods, or the end.
 
-        A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither.
+        A prod names what it asks for: {"until": 50}, {"sensor": 7}, both, or neither. So many rows that are set `aside`
+        are processed after the new ones; if it is left out, as many as the plan says.
         """
-        return self.take(self.read(rows), until=until, clock=clock, final=final, prod=prod)
+        return self.take(self.read(rows), until=until, clock=clock, final=final, prod=prod, aside=aside)
 
     def read(self, rows: Table | None) -> pa.Table:
         """Rows as elements, of which `take` takes any slice."""
         if rows is not None:
             applied = apply_local(self._plan, self._calls, rows, self._emit, self._prods)
-            if self._layout is not None and applied.layout != self._layout:
+            layout = replace(applied.layout, set_aside=self._set_aside)
+            if self._layout is not None and layout != self._layout:
                 raise InputError("`rows` has other types than the rows before. Cast its columns, or start anew.")
-            self._layout = applied.layout
+            self._layout = layout
             elements = self._tagged(applied, rows)
             self._elements = elements.schema
             return elements
@@ -144,23 +156,28 @@ class LocalStream:
         clock: datetime | float | None = None,
         final: bool = False,
         prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        aside: int | None = None,
     ) -> pa.Table:
         """As `feed`, of rows that have been read."""
-        return self._run(with_control(elements, until, clock, final, self._asked(prod)), final)
+        return self._run(with_control(elements, until, clock, final, self._asked(prod)), final, aside)
 
-    def _run(self, elements: pa.Table, final: bool) -> pa.Table:
+    def _run(self, elements: pa.Table, final: bool, aside: int | None = None) -> pa.Table:
         assert self._layout is not None
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends, asked, figures = [], [], [], None, []
-        self.open = self.waiting = self.state_bytes = 0
+        found, starts, ends, asked, figures, unsent = [], [], [], None, [], []
+        self.open = self.waiting = self.aside = self.state_bytes = 0
         for number in range(self._shards):
             shard = self._shard(number)
+            if shard.aside is not None:
+                shard.aside.low = aside
             outcome = shard.batch(pages.get(number, []))
-            if self._passes:
+            if self._passes or shard.aside is not None:
                 starts.append(shard.passed())
                 ends.append(shard.passed(ends=True))
+            if isinstance(shard, WindowShard) and shard.aside is not None:
+                unsent.append(shard.unsent())
             if self._lasting is None:
                 self._state[number] = state = shard.state()
                 self.state_bytes += len(state)
@@ -175,9 +192,15 @@ class LocalStream:
                 self.counts[name] += outcome.counts[name]
             self.open += outcome.counts["open"]
             self.waiting += outcome.counts["waiting"]
+            self.aside += outcome.counts["aside"]
         self._figures = added(figures, len(self._calls)) if figures else None
-        if self._passes:
+        if starts:
             self.passed = (min(starts), min(ends))
+        if unsent:
+            scheme, progress = self._plan.scheme, self._layout.progress
+            assert isinstance(scheme, Windows)
+            both = ranges(grid_of(scheme, progress), progress, unsent)
+            self.ranges = [*zip(*(progress.bounds(each).to_pylist() for each in both), strict=True)]
         return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
 
     def _shard(self, number: int) -> Shard:
@@ -188,6 +211,17 @@ class LocalStream:
         if number == len(self._lasting):
             self._lasting.append(new_shard(self._layout, self._shards))
         return self._lasting[number]
+
+    def sets_aside(self, elements: pa.Table) -> Array:
+        """Which of these elements would be set aside, if they came now."""
+        kinds = np.asarray(elements.column("kind").to_numpy())
+        wanted = (kinds == ROW) & np.asarray(elements.column("at").is_valid().to_numpy())
+        found, some = np.zeros(len(elements), bool), elements.filter(pa.array(wanted))
+        for number in range(self._shards):
+            shard = self._shard(number)
+            if isinstance(shard, WindowShard):
+                found[wanted] |= shard.sets_aside(some)
+        return found
 
     def prod(self, until: Any = None, **key: Any) -> pa.Table:
         """Ask for what is open: what ends up to `until`, of these keys; an early answer for each."""

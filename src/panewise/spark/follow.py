@@ -41,10 +41,12 @@ def follow_of(following: PlanSpec, found: DataFrame) -> Follow:
     return Follow(following, pa.schema([field for field in schema if field.name not in left]))
 
 
-def passed_type(bound: T.DataType, asks: bool) -> T.StructType:
-    """What is passed on: how far starts and ends have come, of which shard, whether it is over; and prods."""
+def passed_type(bound: T.DataType, asks: bool, ranges: bool = False) -> T.StructType:
+    """What is passed on: how far starts and ends have come, of which shard, whether it is over; prods; and ranges."""
     told = [("start", bound), ("end", bound), ("shard", T.IntegerType()), ("ended", T.BooleanType())]
     told += [(ASKED, T.BinaryType())] if asks else []
+    between = T.StructType([T.StructField("after", bound), T.StructField("until", bound)])
+    told += [("ranges", T.ArrayType(between))] if ranges else []
     return T.StructType([T.StructField(*field) for field in told])
 
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -32,6 +33,7 @@ from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
 from panewise.spark.source import Dealt, apply, named
 from panewise.spec.aggregates import Aggregates
+from panewise.spec.aside import SetAside
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
@@ -54,7 +56,7 @@ MAX_SHARDS = 1024
 OBSERVED = "panewise"
 """How the names begin under which a query's progress holds what `pw.progress` reads; each plan has one of its own."""
 
-COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "keys", "state_bytes")
+COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "aside", "keys", "state_bytes")
 """What every shard counts in every micro-batch."""
 
 SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
@@ -149,18 +151,19 @@ def segments(
     control: str | None = None,
     clock: DataFrame | None = None,
     prods: Prods | None = None,
+    set_aside: SetAside | None = None,
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
     first, *rest = plan.chain()
     if not rest:
-        return _segments(first, df, agg, emit, late, punctuations, shards, control, clock, prods)
+        return _segments(first, df, agg, emit, late, punctuations, shards, control, clock, prods, set_aside)
     if late:
         raise SpecError(
             "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
             "pw.progress counts them, and the first plan by itself gives them."
         )
     early = first_of(prods)
-    found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock, early)
+    found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock, early, set_aside)
     for i, following in enumerate(rest):
         last = i == len(rest) - 1
         before = 1 if plan.chain()[i].one_sequence and shards is None else shards
@@ -185,6 +188,7 @@ def _segments(
     control: str | None,
     clock: DataFrame | None,
     prods: Prods | None = None,
+    set_aside: SetAside | None = None,
 ) -> DataFrame:
     check_framing(plan)
     # what is one sequence is in one shard
@@ -200,7 +204,7 @@ def _segments(
         if asked:
             check_name(name, (*plan.keys, *(name for name, _ in calls)))
     applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
-    layout = applied.layout
+    layout = replace(applied.layout, set_aside=set_aside)
     elements = with_clocks(plan, applied.df, df, clock, count, prodder=prods is not None and prods.prodder is not None)
     if prods is not None and prods.stream is not None:
         elements = elements.unionByName(asking(prods.stream, plan, applied.df.schema))
@@ -223,9 +227,12 @@ def _segments(
         # null in the rows that are segments
         row = T.StructField("row", applied.df.schema["row"].dataType)
         late_type = T.StructType([T.StructField("reason", T.StringType()), row])
-    bound = cast(T.StructType, made["segment"].dataType)["start"].dataType if passes else None
+    passed = None
+    if passes:
+        bound = cast(T.StructType, made["segment"].dataType)["start"].dataType
+        passed = passed_type(bound, prods is not None and prods.passes, set_aside is not None)
     answers = None if prods is None or prods.passes else tuple(name for name, _ in calls)
-    return finished(staged, made, late_type, SUMS, bound, prods is not None and prods.passes, answers)
+    return finished(staged, made, late_type, SUMS, passed, answers)
 
 
 def check_name(name: str, taken: Iterable[str]) -> None:
@@ -250,17 +257,16 @@ def finished(
     made: T.StructType,
     late: T.StructType | None,
     sums: tuple[str, ...],
-    bound: T.DataType | None = None,
-    asks: bool = False,
+    passed: T.StructType | None = None,
     answers: tuple[str, ...] | None = None,
 ) -> DataFrame:
     """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed.
 
-    `bound` is of what type progress is that is passed on, if it is; `answers` are the names of aggregates whose early
+    `passed` is of what type progress is that is passed on, if it is; `answers` are the names of aggregates whose early
     values are compared with their final ones.
     """
     figures = {} if answers is None else how(len(answers))
-    schema = _output_schema(made, late, (*sums, *figures), bound, asks)
+    schema = _output_schema(made, late, (*sums, *figures), passed)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -293,14 +299,14 @@ def _monitor(field: str) -> Column:
 
 
 def _output_schema(
-    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], bound: T.DataType | None, asks: bool
+    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], passed: T.StructType | None
 ) -> T.StructType:
     """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
     fields = list(made.fields)
     if late is not None:
         fields.append(T.StructField("late", late))
-    if bound is not None:
-        fields.append(T.StructField(PUNCTUATION, passed_type(bound, asks)))
+    if passed is not None:
+        fields.append(T.StructField(PUNCTUATION, passed))
     monitor = [T.StructField(name, T.LongType() if is_whole(name) else T.DoubleType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
     more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]

@@ -111,6 +111,8 @@ class StreamProgress:
     open: int = 0
     waiting: int = 0
     """Rows that progress has not passed yet."""
+    aside: int = 0
+    """Rows of bursts that are set aside."""
     keys: int = 0
     state_bytes: int = 0
     until: At | None = None
@@ -141,11 +143,12 @@ class StreamProgress:
             return "no micro-batch yet"
         late = ", ".join(f"{count:,} {reason}" for reason, count in self.late.items() if count) or "none"
         parts = f", {many(self.parts, 'part')} sent" if self.parts else ""
+        aside = f"{many(self.aside, 'row')} set aside, " if self.aside else ""
         lines = [
             f"micro-batch {self.batch:,}: {many(self.batch_rows, 'row')} in {self.batch_seconds:.1f} s "
             f"({self.rows_per_second:,.0f} a second)",
             f"so far: {many(self.rows, 'row')}, {many(self.closed, 'segment')} closed{parts}; late: {late}",
-            f"now: {many(self.open, 'segment')} open, {many(self.waiting, 'row')} waiting, "
+            f"now: {many(self.open, 'segment')} open, {many(self.waiting, 'row')} waiting, {aside}"
             f"{many(self.keys, 'key')}, {size(self.state_bytes)} of state",
             f"progress: {self.reached}",
         ]
@@ -260,6 +263,7 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
         batch_seconds=report.batchDuration / 1000,
         open=sums["open"],
         waiting=sums["waiting"],
+        aside=sums["aside"],
         keys=sums["keys"],
         state_bytes=sums["state_bytes"],
         until=None if None in texts else min(map(_at, texts)),
