@@ -2,7 +2,7 @@
 
 Zeek logs (a line is written once its log has seen as late a time) and flights (known when they have left), replayed in
 the order of arrival. Slack 0, the median delay, its 99th percentile, and the longest.
-`python experiments/late_windows.py DATA_FOLDER` prints the table as Markdown.
+`python experiments/late_windows.py DATA_FOLDER [MICRO_BATCHES]` prints the table as Markdown.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def flights(folder: Path) -> pa.Table:
     return pa.table({"at": table["event_time"].cast(pa.timestamp("us")).cast(pa.int64())})
 
 
-def measured(rows: pa.Table, size: int, slack: int) -> tuple[float, float, int, float]:
+def measured(rows: pa.Table, size: int, slack: int, batches: int) -> tuple[float, float, int, float]:
     """Mean and worst error of a window's count, late rows, and how far the stream was past a window that it sent."""
     plan = pw.tumbling_windows(size)
     stream = LocalStream(plan.at("at", pw.slack(slack)), {"n": "count(*)"})
     found, waits, newest = {}, [], -(2**62)
-    edges = [len(rows) * i // BATCHES for i in range(BATCHES + 1)]
+    edges = [len(rows) * i // batches for i in range(batches + 1)]
     for a, b in pairwise(edges):
         batch = rows.slice(a, b - a)
         newest = max(newest, int(batch["at"].to_numpy().max()))
@@ -61,9 +61,10 @@ def measured(rows: pa.Table, size: int, slack: int) -> tuple[float, float, int, 
 
 def main() -> int:
     """Print the table."""
-    if len(sys.argv) != 2 or not Path(sys.argv[1]).is_dir():
+    if len(sys.argv) not in (2, 3) or not Path(sys.argv[1]).is_dir():
         print("Give the folder of the real data.", file=sys.stderr)
         return 2
+    batches = int(sys.argv[2]) if len(sys.argv) > 2 else BATCHES
     print("| stream | rows | window | slack | late rows | mean error | worst error | median delay of a result |")
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     for name, rows in {"zeek": zeek(Path(sys.argv[1])), "flights": flights(Path(sys.argv[1]))}.items():
@@ -72,7 +73,7 @@ def main() -> int:
         window, seconds = WINDOWS[name]
         slacks = {"0": 0, **{n: int(np.quantile(behind, q, method="higher")) for n, q in _QUANTILES.items()}}
         for called, slack in slacks.items():
-            mean, worst, late, wait = measured(rows, seconds * 1_000_000, slack)
+            mean, worst, late, wait = measured(rows, seconds * 1_000_000, slack, batches)
             told = f"{called}, {slack / 1e6:,.0f} s" if slack else called
             print(
                 f"| {name} | {len(rows):,} | {window} | {told} | {late:,} | {mean:.2%} | {worst:.2%} | {wait:,.0f} s |"

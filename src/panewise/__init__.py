@@ -15,7 +15,8 @@ from panewise.fill import Fill, filling
 from panewise.local.fill import fill_local
 from panewise.local.runner import segments_local
 from panewise.plan import Plan
-from panewise.spark.control import Control
+from panewise.spark.answers import accuracies
+from panewise.spark.control import Control, prod
 from panewise.spark.outputs import outputs
 from panewise.spark.session import session
 from panewise.spark.watch import StreamProgress, Watch, progress
@@ -46,6 +47,7 @@ __all__ = [
     "SpecError",
     "StreamProgress",
     "Watch",
+    "accuracies",
     "aggregate_frames",
     "boundary_frames",
     "custom_aggregate",
@@ -58,6 +60,7 @@ __all__ = [
     "landmark_windows",
     "ordered_per",
     "outputs",
+    "prod",
     "prodder",
     "prods_from",
     "prods_in",

@@ -98,6 +98,11 @@ class Job:
             raise JobError(_NEEDS_STREAM)
         if self.stream is not None and not streams:
             raise JobError(_NO_STREAM if self.fill is None else _NO_STREAMS)
+        if self.fill is not None and self.stream is not None and self.stream.prods is not None:
+            raise JobError(
+                "`prods` in [stream] ask for segments that are open, and [fill] takes them when they are complete. "
+                "Leave one of them out."
+            )
         if self.fill is not None and self.stream is not None and self.stream.emit == "updates":
             raise JobError(
                 '`emit` in [stream] ("updates") sends all of a segment again and again, and a row fills it once. '

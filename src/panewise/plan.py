@@ -63,6 +63,7 @@ class Plan(PlanSpec):
         control: str | None = None,
         clock: DataFrame | None = None,
         prods: Any = None,
+        accuracy: Any = None,
         observation: Observation | None = None,
     ) -> DataFrame:
         """The segments of a DataFrame, one row each, with aggregates over their rows.
@@ -74,7 +75,9 @@ class Plan(PlanSpec):
         `shards` is how many parts the keys are dealt to, for good; `control` is a folder through which a running query
         is told things (`pw.Control`); `clock` a stream with a `timestamp` that ticks for `idle_after` and prodders, in
         place of Spark's own rate source; `prods` says where requests for early answers come from (`pw.prodder`,
-        `pw.prods_in`, `pw.prods_from`, several of them, or True for the control folder alone).
+        `pw.prods_in`, `pw.prods_from`, several of them, or True for the control folder alone), and `accuracy` is a
+        function of early values, final values and the seconds between them, as arrays, or one for each of some
+        aggregates, in place of the measure of how near the early ones were.
 
         Of a batch: `observation` receives `rows` (read) and `null_at` (dropped for want of an `at`) once an action
         has run.
@@ -89,7 +92,7 @@ class Plan(PlanSpec):
                 )
             return of_stream(
                 self, df, agg, sent, late=late, punctuations=punctuations, shards=shards, control=control, clock=clock,
-                prods=checked_prods(prods),
+                prods=checked_prods(prods, accuracy),
             )  # fmt: skip
         from panewise.spark.batch import segments
 
@@ -100,6 +103,7 @@ class Plan(PlanSpec):
             "control": control,
             "clock": clock,
             "prods": prods,
+            "accuracy": accuracy,
         }
         for name, value in given.items():
             if value is not None:
@@ -188,9 +192,9 @@ class Plan(PlanSpec):
             sources = dict(filling_source)
         return Fill(self, self.segments, framing_source, sources, options)
 
-    def explain(self, agg: Aggregates | None = None) -> None:
-        """Print what will happen: stages, shape, and the state that a key needs."""
-        print(explain(self, agg))
+    def explain(self, agg: Aggregates | None = None, *, prods: Any = None) -> None:
+        """Print what will happen: stages, shape, the state that a key needs, and what prods do to it."""
+        print(explain(self, agg, checked_prods(prods)))
 
 
 def _over(plan: PlanSpec | None, last: PlanSpec) -> PlanSpec:

@@ -353,7 +353,7 @@ SEEN = pw.StreamProgress(
     batch=12,
     rows=24_000,
     closed=31,
-    late={"late": 10, "after_idle": 1, "null_at": 2},
+    late={"late": 10, "after_idle": 1, "null_at": 2, "before_origin": 0, "partly_late": 3},
     batch_rows=2_000,
     batch_seconds=1.25,
     open=3,
@@ -376,7 +376,7 @@ def test_a_table_of_all_that_is_known() -> None:
         "micro-batch  12 took 1.2 s",
         "rows         24,000, 1,600 a second in this one",
         "segments     31 closed, 3 open",
-        "late rows    10 late, 1 late after idling, 2 without t",
+        "late rows    10 late, 1 late after idling, 2 without t, 3 late for some of their windows",
         "progress     7",
         "state        4 keys, 8 rows waiting, 11.3 kB",
     ]
@@ -397,8 +397,8 @@ def test_the_sources_that_are_furthest_behind_come_first() -> None:
 
 def test_a_line_for_a_micro_batch() -> None:
     assert line(SEEN, "t") == (
-        "micro-batch 12: 2,000 rows in 1.2 s; 31 segments closed, 3 open; 10 late, 1 late after idling, 2 without t; "
-        "progress 7"
+        "micro-batch 12: 2,000 rows in 1.2 s; 31 segments closed, 3 open; 10 late, 1 late after idling, 2 without t, "
+        "3 late for some of their windows; progress 7"
     )
 
 

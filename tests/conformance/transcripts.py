@@ -242,7 +242,8 @@ def told(table: pa.Table) -> list[dict[str, Any]]:
     """The segments that an executor reports, or late rows, in the words of a transcript."""
     result = []
     for row in table.to_pylist():
-        row.pop("early", None)
+        for name in ("early", "latency"):  # times, of a clock that is not told
+            row.pop(name, None)
         inner = row.pop("segment" if "segment" in row else "row")
         result.append(plain({**row, **inner}))
     return result

@@ -14,7 +14,7 @@ import panewise as pw
 from kernel.states.write import FOLDER, STORIES, Batch, Story, plain
 from panewise.errors import StateError
 from panewise.kernel.operator import FRAMINGS
-from panewise.kernel.shard import Shard
+from panewise.kernel.shard import TOTALS, Shard
 from panewise.kernel.state import VERSION, pack_state, unpack_state
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
 
@@ -81,10 +81,10 @@ def test_a_stored_state_goes_on(path: Path) -> None:
     version, name = path.stem.split("-")
     assert int(version[1:]) <= VERSION
     story = STORIES[name]
-    told, wanted = (
-        story.told(story.shard(path.read_bytes()), story.after),
-        json.loads(path.with_suffix(".json").read_text()),
-    )
+    shard = story.shard(path.read_bytes())
+    # what was not counted then begins at nothing
+    assert set(shard.totals) == set(TOTALS)
+    told, wanted = story.told(shard, story.after), json.loads(path.with_suffix(".json").read_text())
     for now, then in zip(told, wanted, strict=True):
         # what is counted since counts nothing of it
         assert {**now, "counts": {count: now["counts"][count] for count in then["counts"]}} == then

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import panewise as pw
+from panewise.kernel.answers import ProdProgress
 from panewise.local.delivery import deliver
 from panewise.local.stream import LocalStream
 
@@ -70,6 +71,109 @@ def test_prods_go_through_the_state() -> None:
     stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True, shards=2)
     stream.feed(rows((1, 6)))
     assert [stream.prod().column("number").to_pylist() for _ in range(3)] == [[0], [1], [2]]
+
+
+def test_all_is_counted_and_compared() -> None:
+    stream = LocalStream(
+        pw.tumbling_windows(10).by("v").at("t", pw.slack(100)), {"n": "count(*)"}, prods=True, shards=4
+    )
+    assert stream.prods == ProdProgress()
+    stream.feed(rows((1, 1), (1, 2), (2, 2)), clock=100)
+    assert not len(stream.feed(clock=101, prod={"until": 9}))
+    assert stream.prods.unanswered == 1
+    stream.feed(clock=102, prod=[{"v": 1}, {"until": 10}, {"v": 7}])
+    assert (stream.prods.prods, stream.prods.unanswered, stream.prods.early) == (4, 1, 2)
+    stream.feed(rows((3, 2)), clock=104)
+    assert stream.prods.accuracy["n"].mean is None
+    told = stream.feed(final=True, clock=110).to_pylist()
+    assert {(row["v"], row["latency"]) for row in told} == {(1, 10.0), (2, 10.0)}
+    prods = stream.prods
+    assert (prods.matched, prods.accuracy["n"].worst) == (2, pytest.approx(2 / 3))
+    assert prods.accuracy["n"].mean == pytest.approx((1 + 2 / 3) / 2)
+    assert (prods.early_latency, prods.final_latency, prods.gain) == (2.0, 10.0, pytest.approx(0.8))
+    assert str(prods).splitlines() == [
+        "prods: 4 asked, 2 early answers, 2 of them final by now",
+        "accuracy: n: 83.3%, worst 66.7%",
+        "early answers: 2.0 s after the first row, final ones 10.0 s (80.0% gained)",
+    ]
+
+
+def test_latency_runs_from_the_first_row_that_came() -> None:
+    """Of frames too, whose rows wait for progress."""
+    stream = LocalStream(pw.threshold_frames("v > 0").at("t", pw.slack(10)), SUM, prods=True)
+    stream.feed(rows((2, 1)), clock=50)
+    stream.feed(rows((1, 1), (3, 0)), clock=60)
+    (told,) = stream.feed(clock=61, prod={}).to_pylist()
+    assert (told["timing"], told["total"], told["latency"]) == ("early", 2, 11.0)
+    (told,) = stream.feed(rows((20, 0)), clock=75).to_pylist()
+    assert (told["timing"], told["latency"], told["early"][0]["seconds"]) == ("final", 25.0, 14.0)
+
+
+def test_a_measure_of_ones_own() -> None:
+    """It gets the time between, too; and may be of some aggregates only."""
+
+    def patient(early: np.ndarray, final: np.ndarray, seconds: np.ndarray) -> np.ndarray:
+        return np.where(early == final, 1.0, 1 / (1 + seconds))
+
+    plan = pw.tumbling_windows(10).at("t", pw.slack(100))
+    for measure in (patient, {"total": patient}):
+        stream = LocalStream(plan, {**SUM, "n": "count(*)"}, prods=True, accuracy=measure)
+        stream.feed(rows((1, 1)), clock=0, prod={})
+        stream.feed(rows((2, 1)), clock=3)
+        (told,) = stream.feed(final=True, clock=3).to_pylist()
+        wanted = {"total": 0.25, "n": 0.25 if measure is patient else 0.5}
+        assert told["early"][0]["accuracy"] == wanted
+
+
+def test_a_measure_that_is_none() -> None:
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True, accuracy=lambda *_: [1, 2, 3])
+    stream.feed(rows((1, 1)), clock=0, prod={})
+    with pytest.raises(pw.DataError, match=r"`accuracy` .* a finite number for each early value; of 1 it gave"):
+        stream.finish()
+
+
+def test_prods_may_begin_and_end_with_a_restart() -> None:
+    """A state that took no note of when rows came goes on without; one that did keeps it."""
+    plan = pw.tumbling_windows(10).at("t", pw.slack(100))
+    quiet, asked = LocalStream(plan, SUM), LocalStream(plan, SUM, prods=True)
+    quiet.feed(rows((1, 1)), clock=1)
+    asked.feed(rows((1, 1)), clock=1)
+    quiet._state, asked._state = asked._state, quiet._state
+    early = asked.feed(rows((2, 2)), clock=2, prod={}).to_pylist()
+    assert [(row["total"], row["latency"]) for row in early] == [(3, None)]
+    assert asked.finish().column("total").to_pylist() == [3]
+    quiet.feed(rows((2, 2)), clock=2)
+    assert quiet.finish().column_names == ["segment", "rows", "status", "total"]
+
+
+def settled(shares: list[float], near: list[float], target: float) -> int:
+    """After how many windows the mean accuracy of ten stays within two points of the target."""
+    means = np.convolve(near, np.ones(10) / 10, "valid")
+    off = np.flatnonzero(np.abs(means - target) > 0.02)
+    return 0 if not len(off) else int(off[-1]) + 1
+
+
+def test_an_autopilot_settles_and_settles_again() -> None:
+    """From half of the slide to 95 % of a sum; then rows bunch at the ends of slides, and it has to start later."""
+    rng = np.random.default_rng(7)
+    plan = pw.tumbling_windows("10 seconds").at("t", pw.slack("0 seconds"))
+    stream = LocalStream(plan, SUM, prods=pw.prodder("10 seconds", 0.5, hold_accuracy=0.95))
+    shares: list[float] = []
+    near: list[float] = []
+    for window in range(120):
+        places = rng.uniform(0, 10, 400) if window < 60 else 10 * rng.beta(2, 1, 400)
+        at = np.sort(places) + 10 * window
+        share = stream.prods.aggressiveness
+        shares.append(0.5 if share is None else share)
+        asked = 10 * window + 10 * (1 - shares[-1])
+        for some, clock in ((at[at <= asked], asked), (at[at > asked], 10 * window + 9.999)):
+            times = pa.array((some * 1e6).astype(np.int64), pa.timestamp("us"))
+            found = stream.feed(pa.table({"t": times, "v": np.ones(len(some), np.int64)}), clock=clock)
+            near += [one["accuracy"]["total"] for row in found.to_pylist() for one in row["early"] or ()]
+    assert len(near) > 110
+    assert settled(shares[:58], near[:58], 0.95) <= 30
+    assert settled(shares[60:], near[60:], 0.95) <= 30
+    assert 0.02 < shares[-1] < shares[55] < 0.08
 
 
 def test_a_delivery_by_a_slow_operator() -> None:

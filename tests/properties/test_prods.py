@@ -18,7 +18,7 @@ from properties.test_streams import arrivals, cut, lateness, table, unlongest
 from properties.test_window_ids import grids, plan_of, without_free_origin
 
 fewer = settings(max_examples=max(settings.default.max_examples * 3 // 10, 1))
-TOLD = ("timing", "number", "certain", "early", "status")
+TOLD = ("timing", "number", "certain", "latency", "early", "status")
 
 
 def bare(row: dict[str, Any], ids: bool) -> dict[str, Any]:

@@ -259,42 +259,6 @@ def test_a_stream_sends_the_windows_of_the_batch(data: st.DataObject, real: bool
     assert same(told(found), expected(grid, rows))
 
 
-@fewer
-@given(data=st.data(), late=st.sampled_from(["generous", "consistent"]))
-def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataObject, late: str) -> None:
-    """One row at a time: consistent leaves a late row out of all its windows, generous of those that are complete."""
-    grid = without_free_origin(data.draw(grids()))
-    rows = data.draw(streams(grid))
-    slack = data.draw(st.integers(0, 10))
-    stream = LocalStream(plan_of(grid, pw.slack(slack, late=late)), {"total": "sum(i)"}, shards=2)
-    found = stream.feed(table([], False)).to_pylist()
-    closed, kept, top, dropped = -math.inf, [], -math.inf, 0
-    for row in rows:
-        found += stream.feed(table([row], False)).to_pylist()
-        t = row[1]
-        if (grid.begins and t < grid.origin) or (late == "consistent" and t <= closed):
-            dropped += 1
-        else:
-            # complete are the windows that end at or before what may still come
-            mine = [
-                w for w in range(-200, 200) if grid.wids(t)[0] <= w <= grid.wids(t)[1] and grid.edge(w + 1) > closed + 1
-            ]
-            dropped += not mine
-            kept.append((row, set(mine)))
-        top = max(top, t)
-        closed = max(closed, top - slack - 1)
-    found += stream.finish().to_pylist()
-    totals: dict[tuple[int, int], int] = {}
-    for (k, _, _, _), mine in kept:
-        for w in mine:
-            totals[k, w] = totals.get((k, w), 0) + 1
-    if grid.range is None:
-        return
-    assert {(r["k"], r["segment"]["id"]): r["rows"] for r in found if r["rows"]} == totals
-    if grid.range >= grid.slide:
-        assert len(stream.late) == dropped
-
-
 # ---- windows of rows, and windows that rows end
 
 
@@ -366,33 +330,3 @@ def test_windows_that_rows_end(data: st.DataObject, real: bool, every: int, numb
     assert same(by_bounds(feed(stream, rows, real, data)), wanted)
     assert {row["reason"] for row in stream.late} <= {"null_at"}
     assert (stream.waiting, stream.open) == (0, 0)
-
-
-@fewer
-@given(data=st.data(), late=st.sampled_from(["generous", "consistent"]), every=st.integers(1, 3))
-def test_late_rows_of_windows_that_rows_end(data: st.DataObject, late: str, every: int) -> None:
-    """One row at a time: a late row ends no window; it is in those that end later, if slack is generous."""
-    rows = [(0, t, None, i) for _, t, _, i in data.draw(streams(Grid(1, 1)))]
-    size, slack = data.draw(st.integers(1, 30)), data.draw(st.integers(0, 10))
-    plan = pw.slide_by_tuple_windows(size, every=every, numbered="i").by("k").at("t", pw.slack(slack, late=late))
-    stream = LocalStream(plan, {"n": "count(*)"})
-    found = stream.feed(table([], False)).to_pylist()
-    closed, top, ends, members, dropped = -math.inf, -math.inf, set(), [], 0
-    for row in rows:
-        found += stream.feed(table([row], False)).to_pylist()
-        t, number = row[1], row[3]
-        if t > closed:
-            members.append((t, -math.inf))
-            if number is not None and number % every == 0:
-                ends.add(t)
-        elif late == "generous" and t > closed + 1 - size:
-            # it counts in windows that end after what is complete
-            members.append((t, closed))
-        else:
-            dropped += 1
-        top = max(top, t)
-        closed = max(closed, top - slack - 1)
-    found += stream.finish().to_pylist()
-    wanted = {end: sum(end - size < t <= end and end > after for t, after in members) for end in ends}
-    assert {row["segment"]["id"]: row["n"] for row in found} == wanted
-    assert len(stream.late) == dropped

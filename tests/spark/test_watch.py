@@ -67,7 +67,7 @@ def test_a_query_is_counted_from_its_first_micro_batch_on(spark: SparkSession, t
     assert seen[1][1] == pw.progress(first)
     assert seen[2][1] == watch.known(query.id) == told
     assert (told.batch, told.rows, told.closed, told.keys_found, told.parts) == (2, 8, 1, 1, 0)
-    assert dict(told.late) == {"late": 1, "after_idle": 0, "null_at": 1, "before_origin": 0}
+    assert dict(told.late) == {"late": 1, "after_idle": 0, "null_at": 1, "before_origin": 0, "partly_late": 0}
     assert (told.open, told.waiting, told.keys, told.ended) == (1, 2, 2, False)
     assert (told.until, told.per_key) == (at(20) - timedelta(microseconds=1), False)
     assert told.sources == (SourceProgress("b", at(20), False), SourceProgress("a", at(30), False))

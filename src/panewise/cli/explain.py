@@ -17,7 +17,7 @@ __all__ = ["explain"]
 def explain(job: Job) -> str:
     """What a job will find, and what it needs, in words; nothing is read for it."""
     if job.fill is None:
-        return explain_plan(job.plan, dict(job.agg))
+        return explain_plan(job.plan, dict(job.agg), None if job.stream is None else job.stream.prods)
     told, own = {}, dict(job.agg)
     for (name, table), source in zip(job.fill.named, list(job.sources.values())[1:], strict=True):
         calls, given = aggregates(dict(table.agg)), replace(table.filling, punctuation=promised(job, table))

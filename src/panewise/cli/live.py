@@ -54,13 +54,13 @@ def looked_at(job: Job, live: bool, text: str) -> Iterator[Told]:
 
 
 def late(seen: StreamProgress, at: str) -> str:
-    """Rows that are in no segment, by reason, in words.
+    """Rows that are in no segment, or not in all that they belong to, by reason, in words.
 
     >>> late(StreamProgress(late={"late": 10, "after_idle": 0, "null_at": 2}), "rpt_time")
     '10 late, 2 without rpt_time'
     """
     words = {"late": "late", "after_idle": "late after idling", "null_at": f"without {at}"}
-    words["before_origin"] = "before the first window"
+    words |= {"before_origin": "before the first window", "partly_late": "late for some of their windows"}
     return ", ".join(f"{count:,} {words[reason]}" for reason, count in seen.late.items() if count) or "none late"
 
 
@@ -72,6 +72,7 @@ def line(seen: StreamProgress, at: str) -> str:
         late(seen, at),
         f"progress {seen.reached}",
         *([] if seen.filling is None else [str(seen.filling)]),
+        *([] if seen.prods is None else [f"prods: {seen.prods.asked}", f"accuracy {seen.prods.accuracies}"]),
     ]
     return "; ".join(parts)
 
@@ -91,6 +92,12 @@ def table(seen: StreamProgress, at: str) -> Group | str:
     facts.add_row("progress", seen.reached)
     if seen.filling is not None:
         facts.add_row("filling", str(seen.filling).removeprefix("filling: "))
+    if seen.prods is not None:
+        facts.add_row("prods", seen.prods.asked)
+        facts.add_row("accuracy", seen.prods.accuracies)
+        facts.add_row("early answers", seen.prods.earliness)
+        if seen.prods.aggressiveness is not None:
+            facts.add_row("aggressiveness", f"{seen.prods.aggressiveness:.1%} of the slide")
     facts.add_row("state", f"{many(seen.keys, 'key')}, {many(seen.waiting, 'row')} waiting, {size(seen.state_bytes)}")
     if not seen.sources:
         return Group(facts)

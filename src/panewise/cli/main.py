@@ -114,6 +114,30 @@ def _run_stream(job: Job, options: StreamOptions, live: bool, master: str, setti
 
 
 @app.command()
+def prod(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Its job file, or its control folder.")],
+    until: Annotated[
+        str | None, typer.Option(metavar="AT", help="Ask for what ends at or before this. Default: all that is open.")
+    ] = None,
+    key: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A key to ask for. Repeatable. Default: all keys.")
+    ] = None,
+    master: Master = "local[*]",
+    conf: Settings = None,
+) -> None:
+    """Ask a running stream for an early answer about what is still open.
+
+    It comes among its results, with the timing "early"; the exact one comes later.
+    """
+    from panewise.cli.prod import prod as ask
+
+    settings = _settings(conf)
+    with _told():
+        folder = ask(query, until, key or (), master, settings)
+        screen().print(f"asked, through {folder}; the answer comes among the results of the query, as early")
+
+
+@app.command()
 def explain(job: JobFile) -> None:
     """Say in words what a job will find, and what it needs."""
     with _told():

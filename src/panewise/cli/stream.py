@@ -73,6 +73,8 @@ class StreamOutcome:
             read.append(f"of [fill] {many(seen.filling.rows, 'row')} read, {missed}")
             waiting = many(seen.filling.segments_waiting, "segment")
             left.append(f"{many(seen.filling.rows_waiting, 'row')} of [fill] waiting for segments, {waiting} for rows")
+        if seen.prods is not None:
+            read.append(f"prods: {seen.prods.asked}; accuracy {seen.prods.accuracies}")
         told = "; ".join([found, *read, f"{self.seconds:.1f} s"])
         if not self.stopped:
             return told
@@ -100,6 +102,11 @@ def check(job: Job, stream: StreamOptions) -> None:
                 "remove its checkpoint and what it wrote."
             )
         _check_target(sink, stream)
+        if stream.prods is not None and sink.format == "csv":
+            raise JobError(
+                '`format` in [sink] ("csv") has no place for what is told of early answers, which are lists. '
+                'Write "parquet", or leave `prods` out.'
+            )
     written_to = {"`path` in [sink]": sink.path if isinstance(sink, FileSink) else None}
     written_to |= {"`late` in [stream]": stream.late, "`control` in [stream]": stream.control}
     for table, source in job.sources.items():
@@ -188,7 +195,7 @@ def run(spark: SparkSession, job: Job, stream: StreamOptions, live: bool = False
     }
     sources = read_all(spark, job)
     if job.fill is None:
-        found = job.plan.segments(sources["source"], dict(job.agg), **options)
+        found = job.plan.segments(sources["source"], dict(job.agg), prods=stream.prods, **options)
     else:
         found = filled(job, job.fill, sources, **options)
     once = stream.trigger == "once"

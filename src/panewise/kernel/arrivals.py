@@ -8,20 +8,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel.page import Array
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator, is_per_key, source_columns
 from panewise.spec.punctuate import Ordered
 
 __all__ = ["REASONS", "Arrivals"]
 
-REASONS = ("late", "after_idle", "null_at", "before_origin")
+REASONS = ("late", "after_idle", "null_at", "before_origin", "partly_late")
 """Why a row counts nowhere: progress had passed it, so had it after its source was left out, no `at`, an `at` before
-the first window."""
+the first window. Or, the last, why it counts in some of its windows only: the others were complete."""
+_PARTLY = REASONS.index("partly_late")
 
 
 def _as_promised(until: Array) -> Array:
     return until
+
+
+def _nothing(rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+    return np.zeros(len(which), bool)
 
 
 class Arrivals:
@@ -35,6 +40,8 @@ class Arrivals:
         """Where the first window begins, if there is nothing before it."""
         self.closed: Callable[[Array], Array] = _as_promised
         """Up to which instant a row comes too late for anything, for each promise."""
+        self.missed: Callable[[pa.Table, Array, Array, Array, Array], Array] = _nothing
+        """Which rows come too late for something, of those in these places: with their slots, `at` and promises."""
         self._per_key = is_per_key(spec)
         self._sources = [f"s{i}" for i in range(len(source_columns(spec)))]
 
@@ -52,34 +59,46 @@ class Arrivals:
     def without_late(
         self, rows: pa.Table, slots: Array, before: Any, counts: dict[str, int]
     ) -> tuple[pa.Table, Array, pa.Table | None]:
-        """The rows that keep every promise; those that do not are counted, and kept aside where they are wanted."""
+        """The rows that are not too late for everything; those that are too late are counted, and given if wanted."""
         absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
-        bad = np.zeros(len(rows), bool) if absent is None else absent.copy()
-        reason = np.full(len(rows), REASONS.index("null_at"), np.int8)
+        reason = np.full(len(rows), -1, np.int8)
+        if absent is not None:
+            reason[absent] = REASONS.index("null_at")
         if self.origin is not None:
-            early = (self.numbers(rows, absent) < self.origin) & ~bad
-            reason[early] = REASONS.index("before_origin")
-            bad |= early
+            reason[(self.numbers(rows, absent) < self.origin) & (reason < 0)] = REASONS.index("before_origin")
         until = np.maximum(self.until[slots], before)
         if (until > self._progress.nothing).any():
             at = self.numbers(rows, absent)
-            late = (at <= self.closed(until)) & (until > self._progress.nothing) & ~bad
-            if late.any():
-                reason[late] = REASONS.index("late")
-                if self._sources:
-                    sources = [rows.column(name).combine_chunks() for name in self._sources]
-                    reason[late & self.punctuator.was_idle(sources)] = REASONS.index("after_idle")
-                bad |= late
+            behind = np.flatnonzero((at <= until) & (until > self._progress.nothing) & (reason < 0))
+            if len(behind):
+                reason[behind] = self._judged(rows, behind, slots[behind], at[behind], until[behind])
         kept = rows.drop_columns(self._sources) if self._sources else rows
-        if not bad.any():
+        told = reason >= 0
+        if not told.any():
             return kept, slots, None
-        told = reason[bad]
-        for i, name in enumerate(REASONS):
-            counts[name] += int((told == i).sum())
+        for name, count in zip(REASONS, np.bincount(reason[told], minlength=len(REASONS)), strict=True):
+            counts[name] += int(count)
         aside = None
         if "row" in rows.column_names:
-            aside = pa.table({"reason": pa.array(REASONS).take(pa.array(told)), "row": rows.column("row").filter(bad)})
-        return kept.filter(pa.array(~bad)), slots[~bad], aside
+            names = pa.array(REASONS).take(pa.array(reason[told]))
+            aside = pa.table({"reason": names, "row": rows.column("row").filter(told)})
+        stays = ~told | (reason == _PARTLY)
+        if stays.all():
+            return kept, slots, aside
+        return kept.filter(pa.array(stays)), slots[stays], aside
+
+    def _judged(self, rows: pa.Table, behind: Array, slots: Array, at: Array, until: Array) -> Array:
+        """The reasons of rows that are behind their promises; -1 where one is in time for all that it belongs to."""
+        found = np.full(len(behind), -1, np.int8)
+        late = at <= self.closed(until)
+        found[late] = REASONS.index("late")
+        if self._sources and late.any():
+            sources = [in_one(rows.column(name)).take(pa.array(behind)) for name in self._sources]
+            found[late & self.punctuator.was_idle(sources)] = REASONS.index("after_idle")
+        some = np.flatnonzero(~late)
+        if len(some):
+            found[some[self.missed(rows, behind[some], slots[some], at[some], until[some])]] = _PARTLY
+        return found
 
     def numbers(self, rows: pa.Table, absent: Array | None = None) -> Array:
         """`at` as numbers."""

@@ -18,7 +18,7 @@ __all__ = ["compiled", "inlined", "python_version"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class _Renewed(IndexDataCacheFile):  # type: ignore[misc]
+class _Renewed(IndexDataCacheFile):
     """The cache of a function, renewed if the source of anything that it calls has changed.
 
     Numba looks at the source of the function alone, and what it calls is compiled into it: a release that changes one
@@ -32,16 +32,16 @@ class _Renewed(IndexDataCacheFile):  # type: ignore[misc]
     def _load_index(self) -> dict[Any, str]:
         # now, and not before: a function may call others that are defined after it
         self._source_stamp = (self._own, *sorted(_sources(self._function)))
-        return cast("dict[Any, str]", super()._load_index())
+        return cast("dict[Any, str]", super()._load_index())  # type: ignore[no-untyped-call]
 
 
 def compiled(function: F) -> F:
     """Compile a function with numba, keeping its Python type."""
     try:
-        found = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        found: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     except RuntimeError:  # nowhere to keep a cache: no folder can be written to
         return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
-    found._cache._cache_file = _Renewed(function, found._cache._cache_file)
+    found._cache._cache_file = _Renewed(cast(FunctionType, function), found._cache._cache_file)
     return cast(F, found)
 
 

@@ -7,19 +7,21 @@ open, and its final answer comes when it would have come. Early answers are kept
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import SpecError
+from panewise.errors import DataError, SpecError
 from panewise.kernel.keys import codes, slots_of
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.spec.prod import Prodder
 
 __all__ = [
+    "ARRIVED",
     "Ledger",
     "Schedule",
     "accuracy",
@@ -35,8 +37,14 @@ Measure = Callable[[Array, Array, Array], Array]
 """Early values, final values, and the seconds between the two, to accuracies."""
 
 _SECOND = 1_000_000
-TOLD = ("timing", "number", "certain", "early")
+TOLD = ("timing", "number", "certain", "latency", "early")
+ARRIVED = "panewise arrived"
+"""The column of when a row arrived, in microseconds; and of the first arrival of each segment."""
 _NEVER = -1
+_RECENT = 0.3
+"""How much the latest answers count, against all before them."""
+_STEP = 2.0
+"""By how much an autopilot moves at once, at most."""
 
 
 def accuracy(early: Array, final: Array, seconds: Array) -> Array:
@@ -75,14 +83,25 @@ def asked_of(progress: Progress, prods: pa.Table, keys: Sequence[pa.Array], coun
     return found
 
 
+@dataclass(frozen=True)
+class Learned:
+    """Early answers whose final ones came: how aggressive the prodder was (NaN: another prod), and accuracies."""
+
+    share: Array
+    accuracy: Array
+    """A row for each answer, a column for each aggregate; NaN where there was neither value."""
+
+
 class Schedule:
-    """A prodder: says, tick by tick, when it is time to ask."""
+    """A prodder: says, tick by tick, when it is time to ask; an autopilot, where it holds an accuracy."""
 
     def __init__(self, spec: Prodder, progress: Progress) -> None:
         self._spec, self._progress = spec, progress
         self.aggressiveness = spec.aggressiveness
         self.asked = _NEVER
         """The last slide that was asked for, counted from the epoch."""
+        self._slope: float | None = None
+        """How much accuracy is lost, for all of a slide before its end."""
 
     def tick(self, clock: int) -> pa.Array | None:
         """Up to where to ask now, as an `at`, or null for all that is open; None if it is not yet time."""
@@ -97,6 +116,38 @@ class Schedule:
             return pa.nulls(1, progress.type)
         return progress.bounds(np.array([slide * every], progress.dtype))
 
+    def learn(self, learned: Learned) -> None:
+        """Move on, so that the aggregate that does worst has the accuracy that is to be held.
+
+        Near the end of a slide, what is lost grows with the time before it; so what was lost for all of a slide is
+        followed, the more recent the more, and the share is what loses as much as may be.
+        """
+        hold, (low, high) = self._spec.hold_accuracy, self._spec.bounds
+        mine = learned.share > 0
+        if hold is None or self.aggressiveness is None or not mine.any() or not learned.accuracy.shape[1]:
+            return
+        known = ~np.isnan(learned.accuracy[mine])
+        count = known.sum(axis=0)
+        if not count.any():
+            return
+        lost = np.where(known, 1 - learned.accuracy[mine], 0).sum(axis=0)[count > 0] / count[count > 0]
+        slope = float(lost.max() / learned.share[mine].mean())
+        self._slope = slope if self._slope is None else self._slope + _RECENT * (slope - self._slope)
+        wanted = (1 - hold) / self._slope if self._slope > 0 else high
+        step = min(max(wanted / self.aggressiveness, 1 / _STEP), _STEP)
+        self.aggressiveness = min(max(self.aggressiveness * step, low), high)
+
+    def facts(self) -> dict[str, Any]:
+        """What to keep, as JSON takes it."""
+        return {"asked": self.asked, "share": self.aggressiveness, "slope": self._slope}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Go on from `facts`; what a person has changed since holds."""
+        self.asked = facts["asked"]
+        if self._spec.hold_accuracy is not None and facts["share"] is not None:
+            low, high = self._spec.bounds
+            self.aggressiveness, self._slope = min(max(facts["share"], low), high), facts["slope"]
+
 
 def check_answers(names: Iterable[str]) -> None:
     """Refuse names that are those of what is told of answers."""
@@ -108,10 +159,14 @@ def check_answers(names: Iterable[str]) -> None:
 
 
 def answer_schema(schema: pa.Schema, aggregates: int) -> pa.Schema:
-    """Of results, and what is told of each: early or final, of how many, certain or not, how good early ones were."""
+    """Of results, and what is told of each.
+
+    Early or final, of how many, certain or not, how long after the first row, how good early ones were.
+    """
     fields = list(schema)
     place = len(fields) - aggregates
-    told = zip(TOLD, (pa.string(), pa.int64(), pa.bool_(), early_type(pa.schema(fields[place:]))), strict=True)
+    kinds = (pa.string(), pa.int64(), pa.bool_(), pa.float64(), early_type(pa.schema(fields[place:])))
+    told = zip(TOLD, kinds, strict=True)
     return pa.schema([*fields[:place], *(pa.field(name, kind) for name, kind in told), *fields[place:]])
 
 
@@ -137,36 +192,48 @@ def early_type(outputs: pa.Schema) -> pa.DataType:
 class Ledger:
     """Early answers that wait for their final ones, and what has come of those that met."""
 
-    def __init__(self, outputs: pa.Schema, progress: Progress, measure: Measure = accuracy) -> None:
-        self._outputs, self._progress, self._measure = outputs, progress, measure
+    def __init__(self, outputs: pa.Schema, progress: Progress, measure: Any = None) -> None:
+        self._outputs, self._progress = outputs, progress
+        named: dict[str, Measure] = measure if isinstance(measure, dict) else {}
+        other = accuracy if measure is None or named else measure
+        self._measures = [named.get(name, other) for name in outputs.names]
         self.held = self._empty()
         self.totals: dict[str, Any] = {"early": 0, "matched": 0}
         self.means: dict[str, list[float]] = {name: [0, 0.0, 1.0] for name in outputs.names}
         """Of each aggregate: how many early answers met their final ones, the sum of accuracies, and the worst."""
+        self.latencies: list[float] = [0, 0.0, 0.0, 0.0]
+        """Of how many both latencies are known; the sums of early ones, of final ones, and of gains."""
 
     def _empty(self) -> pa.Table:
-        own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype))]
-        return pa.schema([*own, ("number", pa.int64()), ("clock", pa.int64()), *self._outputs]).empty_table()
+        own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype)), ("number", pa.int64())]
+        told = [("clock", pa.int64()), ("share", pa.float64())]
+        return pa.schema([*own, *told, *self._outputs]).empty_table()
 
-    def put(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int) -> Array:
-        """Early answers; the number of each among those about the same segment."""
+    def put(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int, share: Array) -> Array:
+        """Early answers; the number of each among those about the same segment.
+
+        `share` is how aggressive the prodder was that asked for it; null if it was another.
+        """
         both = [
             pa.concat_arrays([in_one(self.held.column(n)), pa.array(a)]) for n, a in (("slot", slots), ("start", start))
         ]
         found, _ = codes(both, len(self.held) + len(slots))
         before = np.bincount(found[: len(self.held)], minlength=int(found.max(initial=0)) + 1)
         number = before[found[len(self.held) :]]
-        cells = [pa.array(slots), pa.array(start), pa.array(number), pa.array(np.full(len(slots), clock)), *values]
+        told = [pa.array(np.full(len(slots), clock)), pa.array(share, mask=np.isnan(share))]
+        cells = [pa.array(slots), pa.array(start), pa.array(number), *told, *values]
         more = pa.Table.from_arrays(cells, schema=self.held.schema)
         self.held = pa.concat_tables([self.held, more]).combine_chunks()
         self.totals["early"] += len(slots)
         return number
 
-    def match(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int) -> pa.Array:
-        """Final answers; of each, what is told of the early ones."""
+    def match(
+        self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int, latency: Array
+    ) -> tuple[pa.Array, Learned]:
+        """Final answers; of each, what is told of the early ones, and what a prodder learns from them."""
         kind, held = early_type(self._outputs), self.held
         if not len(held) or not len(slots):
-            return pa.nulls(len(slots), kind)
+            return pa.nulls(len(slots), kind), Learned(np.empty(0), np.empty((0, len(self._outputs))))
         both = [pa.concat_arrays([pa.array(a), in_one(held.column(n))]) for n, a in (("slot", slots), ("start", start))]
         found, _ = codes(both, len(slots) + len(held))
         finals = np.full(int(found.max()) + 1, -1)
@@ -178,18 +245,8 @@ class Ledger:
         owner, taken = owner[met], held.take(pa.array(met))
         self.held = held.filter(pa.array(np.isin(np.arange(len(held)), met, invert=True))).combine_chunks()
         seconds = (clock - np.asarray(taken.column("clock").to_numpy())) / _SECOND
-        near = []
-        for field, final in zip(self._outputs, values, strict=True):
-            one = self._near(in_one(taken.column(field.name)), in_one(final).take(pa.array(owner)), seconds)
-            near.append(one)
-            known = np.asarray(one.drop_null())
-            if len(known):
-                count, total, worst = self.means[field.name]
-                self.means[field.name] = [
-                    count + len(known),
-                    total + float(known.sum()),
-                    min(worst, float(known.min())),
-                ]
+        self._gain(seconds, latency[owner])
+        near = self._near(taken, [in_one(final).take(pa.array(owner)) for final in values], seconds)
         self.totals["matched"] += len(met)
         told = [in_one(taken.column("number")), pa.array(seconds)]
         of_each = kind.value_type.field("accuracy").type
@@ -200,21 +257,29 @@ class Ledger:
         counts = np.bincount(owner, minlength=len(slots))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
-        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind))
+        share = np.asarray(taken.column("share").to_numpy(zero_copy_only=False), np.float64)
+        of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64).reshape(len(near), -1)
+        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), Learned(share, of_all.T)
 
-    def _near(self, early: pa.Array, final: pa.Array, seconds: Array) -> pa.Array:
-        """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
-        absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
-        lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
-        if pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type):
-            a, b = (
-                np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
-            )
-            found = np.asarray(self._measure(a, b, seconds), np.float64)
-        else:
-            same = pc.fill_null(pc.equal(early, final), False)
-            found = np.asarray(same.to_numpy(zero_copy_only=False), np.float64)
-        return pa.array(np.where(lone, 0.0, found), mask=absent)
+    def _gain(self, seconds: Array, final: Array) -> None:
+        """Count latencies, where a final one is known and is none."""
+        known = final > 0
+        gained = (seconds[known] / final[known]).sum()
+        for i, more in enumerate((known.sum(), (final - seconds)[known].sum(), final[known].sum(), gained)):
+            self.latencies[i] += more.item()
+
+    def _near(self, early: pa.Table, finals: Sequence[pa.Array], seconds: Array) -> list[pa.Array]:
+        """Accuracies of each aggregate, counted."""
+        found = []
+        for field, final, measure in zip(self._outputs, finals, self._measures, strict=True):
+            one = _accuracies(in_one(early.column(field.name)), final, seconds, measure)
+            found.append(one)
+            known = np.asarray(one.drop_null())
+            if len(known):
+                count, total, worst = self.means[field.name]
+                total, worst = total + float(known.sum()), min(worst, float(known.min()))
+                self.means[field.name] = [count + len(known), total, worst]
+        return found
 
     def forget(self, passed: Array) -> None:
         """Of each slot, no segment that starts at or before `passed` comes any more."""
@@ -225,9 +290,35 @@ class Ledger:
 
     def facts(self) -> dict[str, Any]:
         """What was counted, as JSON takes it."""
-        return {"totals": self.totals, "means": self.means}
+        return {"totals": self.totals, "means": self.means, "latencies": self.latencies}
 
     def restore(self, facts: Mapping[str, Any], held: pa.Table | None) -> None:
         """Go on from `facts` and what was held."""
         self.totals, self.means = {**self.totals, **facts["totals"]}, {**self.means, **facts["means"]}
+        self.latencies = facts["latencies"]
         self.held = self.held if held is None else held
+
+
+def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measure) -> pa.Array:
+    """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
+    absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
+    lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
+    if pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type):
+        a, b = (
+            np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
+        )
+        found = _measured(measure, a, b, seconds)
+    else:
+        same = pc.fill_null(pc.equal(early, final), False)
+        found = np.asarray(same.to_numpy(zero_copy_only=False), np.float64)
+    return pa.array(np.where(lone, 0.0, found), mask=absent)
+
+
+def _measured(measure: Measure, early: Array, final: Array, seconds: Array) -> Array:
+    found = np.asarray(measure(early, final, seconds), np.float64)
+    if found.shape != early.shape or not np.isfinite(found).all():
+        raise DataError(
+            f"`accuracy` ({getattr(measure, '__name__', measure)}) must give a finite number for each early value; of "
+            f"{len(early)} it gave {found.tolist()[:5] if found.ndim else found.item()}. Make it work on arrays."
+        )
+    return found

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
+from panewise.kernel.answers import figures_of
 from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array
-from panewise.kernel.prod import Ledger, Schedule, answers, asked_of
+from panewise.kernel.prod import ARRIVED, Ledger, Schedule, answers, asked_of
 from panewise.kernel.punctuate import Seen
 from panewise.kernel.sequence import Layout
 from panewise.spec.frames import RowWindows, WindowScheme
 
-__all__ = ["PRODDED", "Prodding"]
+__all__ = ["Prodding"]
 
-PRODDED = ("prods", "unanswered", "early", "matched")
-"""What is counted: prods, those that found nothing to answer, early answers, and those whose final ones came."""
+_SECOND = 1_000_000
 
 
 class Prodding:
@@ -31,20 +31,23 @@ class Prodding:
         self._layout, self._progress, self._emitter = layout, layout.progress, layout.emitter
         names = [name for name, _ in layout.agg]
         outputs = pa.schema([self._emitter.schema.field(name) for name in names])
-        self.ledger = Ledger(outputs, self._emitter.progress)
+        self.ledger = Ledger(outputs, self._emitter.progress, layout.prods.accuracy)
         spec = layout.prods.prodder
-        self._schedule = None if spec is None else Schedule(spec, self._progress)
-        self.counts = dict.fromkeys(PRODDED, 0)
+        self.schedule = None if spec is None else Schedule(spec, self._progress)
+        self._share = np.empty(0)
+        self.counts = {"prods": 0}
 
     def due(self, seen: Sequence[Seen], clock: int) -> pa.Table | None:
-        """What is asked for now: k0.., at."""
+        """What is asked for now: k0.., at; what the prodder asks for is the last."""
         asked = [task.prods for task in seen if task.prods is not None]
-        if self._schedule is not None and clock >= 0:
-            until = self._schedule.tick(clock)
+        self._share = np.full(sum(map(len, asked)), np.nan)
+        if self.schedule is not None and clock >= 0:
+            until = self.schedule.tick(clock)
             if until is not None:
                 types = self._layout.key_types
                 keys = {f"k{i}": pa.nulls(1, kind) for i, kind in enumerate(types)}
                 asked.append(pa.table({**keys, "at": until}))
+                self._share = np.append(self._share, self.schedule.aggressiveness or np.nan)
         found = pa.concat_tables(asked, promote_options="default") if asked else None
         self.counts["prods"] += 0 if found is None else len(found)
         return found
@@ -52,14 +55,25 @@ class Prodding:
     def finals(self, found: Segments, keys: Sequence[pa.Array], clock: int) -> pa.RecordBatch:
         """Final answers, with what is told of the early ones."""
         made, count = self._emitter.batch(keys, found), len(found)
-        met = self.ledger.match(found.group, found.start, self._values(made), clock)
+        latency = self._latency(made, clock)
+        met, learned = self.ledger.match(found.group, found.start, self._values(made), clock, latency)
+        if self.schedule is not None:
+            self.schedule.learn(learned)
         told = [pa.array(["final"] * count), pa.nulls(count, pa.int64()), pa.array(np.ones(count, bool))]
+        told.append(pa.array(latency, mask=np.isnan(latency)))
         return answers(made, self._layout.schema, [*told, met])
+
+    def _latency(self, made: pa.RecordBatch, clock: int) -> Array:
+        """Seconds since the first row of each segment arrived; NaN where that is not known."""
+        if not self._layout.arrives or clock < 0:
+            return np.full(len(made), np.nan)
+        first = made.column(ARRIVED).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        return np.asarray((clock - first) / _SECOND, np.float64)
 
     def early(
         self, prods: pa.Table, found: Segments, certain: Array, keys: Sequence[pa.Array], slots: int, clock: int
-    ) -> pa.RecordBatch | None:
-        """Early answers: those of all that is open that are asked for."""
+    ) -> tuple[pa.RecordBatch | None, Array]:
+        """Early answers: those of all that is open that are asked for; and which prods have one."""
         asked = asked_of(self._progress, prods, keys, slots)
         if isinstance(self._layout.plan.scheme, RowWindows):
             # windows end with numbers of rows, which nobody asks by
@@ -68,21 +82,24 @@ class Prodding:
         assert self._layout.prods is not None
         if self._layout.prods.passes:
             asked = [np.full(slots, self._emitter.progress.everything, self._emitter.progress.dtype)]
-        answered = [bool((found.end <= each[found.group]).any()) for each in asked]
-        self.counts["unanswered"] += len(answered) - sum(answered)
-        wanted = np.zeros(len(found), bool)
-        for each in asked:
-            wanted |= found.end <= each[found.group]
+        wanted, answered, share = np.zeros(len(found), bool), np.zeros(len(prods), bool), np.full(len(found), np.nan)
+        for i, each in enumerate(asked):
+            mine = found.end <= each[found.group]
+            answered[i] = mine.any()
+            # an answer to several counts for none of them
+            share[mine] = np.where(wanted[mine], np.nan, self._share[i])
+            wanted |= mine
         if not wanted.any():
-            return None
-        found, certain = found.of(wanted), certain[wanted]
+            return None, answered
+        found, certain, share = found.of(wanted), certain[wanted], share[wanted]
         made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), certain)
         number = np.zeros(len(found), np.int64)
         if not self._layout.prods.passes:
-            number = self.ledger.put(found.group, found.start, self._values(made), clock)
-        schema = self._layout.schema
+            number = self.ledger.put(found.group, found.start, self._values(made), clock, share)
+        schema, latency = self._layout.schema, self._latency(made, clock)
         told = [pa.array(["early"] * len(found)), pa.array(number), pa.array(certain)]
-        return answers(made, schema, [*told, pa.nulls(len(found), schema.field("early").type)])
+        told += [pa.array(latency, mask=np.isnan(latency)), pa.nulls(len(found), schema.field("early").type)]
+        return answers(made, schema, told), answered
 
     def _values(self, made: pa.RecordBatch) -> list[pa.Array]:
         return [made.column(name) for name, _ in self._layout.agg]
@@ -94,19 +111,20 @@ class Prodding:
         elif not isinstance(self._layout.plan.scheme, WindowScheme):
             self.ledger.forget(passed)
 
-    @property
-    def told(self) -> dict[str, int]:
-        """What is counted, from the first micro-batch on."""
-        return {**self.counts, **self.ledger.totals}
+    def figures(self, answered: Array | None) -> dict[str, Any]:
+        """What is known from the first micro-batch on, and which prods of this one were answered."""
+        share = None if self.schedule is None else self.schedule.aggressiveness
+        facts = {**self.counts, **self.ledger.facts(), "aggressiveness": share}
+        return figures_of(facts, [name for name, _ in self._layout.agg], answered)
 
     def facts(self) -> dict[str, Any]:
         """All but what is held, as JSON takes it."""
-        asked = None if self._schedule is None else self._schedule.asked
-        return {"counts": self.counts, "asked": asked, **self.ledger.facts()}
+        schedule = None if self.schedule is None else self.schedule.facts()
+        return {"counts": self.counts, "schedule": schedule, **self.ledger.facts()}
 
     def restore(self, facts: Mapping[str, Any], held: pa.Table | None) -> None:
         """Go on from `facts` and what was held."""
         self.counts |= facts["counts"]
-        if self._schedule is not None and facts["asked"] is not None:
-            self._schedule.asked = facts["asked"]
+        if self.schedule is not None and facts["schedule"] is not None:
+            self.schedule.restore(facts["schedule"])
         self.ledger.restore(facts, held)

@@ -19,11 +19,11 @@ from panewise.kernel.aggregates import Aggregation
 from panewise.kernel.emit import Emitter
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.page import NULL, Array, Page, in_one
-from panewise.kernel.prod import answer_schema, check_answers
+from panewise.kernel.prod import ARRIVED, answer_schema, check_answers
 from panewise.kernel.progress import Progress, check_amounts, progress_of
 from panewise.kernel.punctuate import is_per_key
 from panewise.kernel.windows import grid_of
-from panewise.spec.aggregates import Calls, input_columns
+from panewise.spec.aggregates import Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import RowWindows, Value, Windows, WindowScheme
 from panewise.spec.plan import PlanSpec
@@ -83,6 +83,8 @@ class Layout:
     emit: Emit = FINAL
     prods: Prods | None = None
     """Where prods come from, if early answers are wanted."""
+    arrives: bool = False
+    """Whether it is known of each segment when the first of its rows arrived."""
 
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)
@@ -133,7 +135,14 @@ class Layout:
     @property
     def aggregation(self) -> Aggregation:
         """The folds of the aggregates."""
-        return Aggregation(self.agg, self.input_types)
+        if not self.arrives:
+            return Aggregation(self.agg, self.input_types)
+        return Aggregation((*self.agg, (ARRIVED, Aggregate("min", ARRIVED))), (*self.input_types, pa.int64()))
+
+    @property
+    def reads(self) -> tuple[str | None, ...]:
+        """The column that each aggregate reads; None for count(*)."""
+        return (*input_columns(self.agg), *([ARRIVED] if self.arrives else []))
 
     @property
     def emitter(self) -> Emitter:
@@ -147,6 +156,7 @@ class Layout:
     def schema(self) -> pa.Schema:
         """Of the results."""
         schema = self.emitter.schema
+        schema = schema.remove(len(schema) - 1) if self.arrives else schema
         return schema if self.prods is None else answer_schema(schema, len(self.agg))
 
     @property
@@ -160,9 +170,9 @@ class Reader:
 
     def __init__(self, layout: Layout) -> None:
         scheme = layout.plan.scheme
-        self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, input_columns(layout.agg)
+        self._progress, self._aggregation, self._inputs = layout.progress, layout.aggregation, layout.reads
         self._n_values, self._n_conditions = len(scheme.values), len(scheme.conditions)
-        named = zip(self._inputs, layout.input_types, strict=True)
+        named = zip(self._inputs, (*layout.input_types, *([pa.int64()] if layout.arrives else [])), strict=True)
         self._input_types = {name: kind for name, kind in named if name is not None}
 
     def page(

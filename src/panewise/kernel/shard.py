@@ -7,7 +7,7 @@ them; what it has passed goes, in order, through the segment operator, which is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from panewise.kernel.keys import KeyTable
 from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array
+from panewise.kernel.prod import ARRIVED
 from panewise.kernel.prodding import Prodding
 from panewise.kernel.punctuate import Punctuator, Seen
 from panewise.kernel.sequence import Layout, Reader, tied
@@ -51,6 +52,8 @@ class Outcome:
     """rows, a count for every reason, segments, parts; and as of now: segments open, rows waiting, keys."""
     asked: pa.Table | None = None
     """The prods that were due: keys k0, ... and `at`."""
+    answered: Array | None = None
+    """Of each of them, whether there was an answer."""
 
 
 @compiled
@@ -70,6 +73,10 @@ class Shard:
     """The keys of one shard; `batch` takes a micro-batch, `state` gives what to keep."""
 
     def __init__(self, layout: Layout, shards: int = 1, state: bytes | None = None) -> None:
+        stored = None if state is None else unpack_state(state)
+        if stored is not None and layout.arrives != stored[1].get("arrives", False):
+            # what was not kept from the beginning is not known; what was is kept
+            layout = replace(layout, arrives=not layout.arrives)
         self._layout, self._progress = layout, layout.progress
         self._fingerprint = fingerprint(layout, shards)
         self._operator, self._reader, self._emitter = self._made(layout), Reader(layout), layout.emitter
@@ -86,8 +93,8 @@ class Shard:
         self._last = np.empty(0, self._progress.dtype)
         self._waiting: pa.Table | None = None
         self.prodding = None if layout.prods is None else Prodding(layout)
-        if state is not None:
-            self._restore(state)
+        if stored is not None:
+            self._restore(*stored)
 
     def _made(self, layout: Layout) -> Any:
         return layout.operator
@@ -143,12 +150,13 @@ class Shard:
         if self.punctuator.sources is not None:
             tables["sources"] = self.punctuator.sources
         facts: dict[str, Any] = {"plan": self._fingerprint, "progress": self.punctuator.facts(), "totals": self.totals}
+        if self._layout.arrives:
+            facts["arrives"] = True
         if self.prodding is not None:
             facts["prods"], tables["early"] = self.prodding.facts(), self.prodding.ledger.held
         return pack_state(tables, facts)
 
-    def _restore(self, state: bytes) -> None:
-        tables, facts = unpack_state(state)
+    def _restore(self, tables: dict[str, pa.Table], facts: dict[str, Any]) -> None:
         check_fingerprint(facts["plan"], self._fingerprint)
         arrays = as_arrays(tables["arrays"])
         self._arrivals.until, self._last = arrays.pop("until"), arrays.pop("last")
@@ -192,14 +200,16 @@ class Shard:
         about, of = self._gather(promises)
         if about is not None:
             self._arrivals.promise(about, of)
-        found = self._advance(table, slots)
-        asked = None
+        clock = self.punctuator.clock if self.punctuator.clock >= 0 else now
+        found = self._advance(self._arrived(table, clock), slots)
+        asked = answered = None
         if self.prodding is not None:
-            clock = self.punctuator.clock if self.punctuator.clock >= 0 else now
             asked = self.prodding.due(seen, clock)
-            segments = self._answers(self.prodding, found, asked, self._gather(early), clock)
+            more, of = self._gather(early)
+            segments, answered = self._answers(self.prodding, found, asked, (self._arrived(more, clock), of), clock)
         else:
             segments = self._emitter.batch(self._table.columns, found) if len(found) else None
+            segments = segments.select(self._layout.schema.names) if segments and self._layout.arrives else segments
         partial = (found.flags & sg.PARTIAL_FLAG) != 0
         counts |= {
             "segments": int((~partial).sum()),
@@ -211,28 +221,34 @@ class Shard:
         first = {"keys_found": self._first_found(found, partial)}
         for name in TOTALS:
             self.totals[name] += {**counts, **first}[name]
-        return Outcome(segments, late, counts, asked)
+        return Outcome(segments, late, counts, asked, answered)
 
     # ---- prods
 
+    def _arrived(self, rows: pa.Table | None, clock: int) -> pa.Table | None:
+        """Rows with the time, where it is kept when segments were first heard of."""
+        if rows is None or not self._layout.arrives:
+            return rows
+        return rows.append_column(ARRIVED, pa.array(np.full(len(rows), clock), mask=np.full(len(rows), clock < 0)))
+
     def _answers(
         self, prodding: Prodding, found: Any, asked: pa.Table | None, more: tuple[pa.Table | None, Array], clock: int
-    ) -> pa.RecordBatch | None:
-        """Final answers, then early ones: what has just become final needs no other.
+    ) -> tuple[pa.RecordBatch | None, Array | None]:
+        """Final answers, then early ones: what has just become final needs no other; and which prods were answered.
 
         `more` are rows that are there for early answers only.
         """
-        keys, made = self._table.columns, []
+        keys, made, answered = self._table.columns, [], None
         if len(found):
             made.append(prodding.finals(found, keys, clock))
         if asked is not None:
             open_ones, certain = self._early(*more)
-            some = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
+            some, answered = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
             made += [] if some is None else [some]
         if len(self._table):
             passed = self._operator.promise(self._arrivals.until, self._progress)
             prodding.forget(passed, bool(self.punctuator.final))
-        return pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else None
+        return (pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else None), answered
 
     def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
         """The segments of the rows so far, but for those sent, and which of them are certain; nothing changes."""

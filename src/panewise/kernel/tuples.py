@@ -85,18 +85,39 @@ class TupleOperator(Entries):
 
     def take(self, slots: Array, at: Array, inputs: Inputs, keys: int, numbers: Array | None = None) -> None:
         """Add rows; `numbers` says which of them may end a window, where that is not all."""
-        marked = None
-        if self._windows.numbered is not None:
-            assert numbers is not None
-            known = np.abs(numbers[np.isfinite(numbers)])
-            if len(known) and known.max() > _EXACT:
-                text = self._windows.numbered.text
-                raise DataError(
-                    f"`numbered` ({text!r}) holds {known.max():.0f}: numbers of more than 53 bits are not told apart. "
-                    f'Give what is left of them: numbered="{text} % {self._windows.every}".'
-                )
-            marked = np.isfinite(numbers) & (np.mod(np.nan_to_num(numbers, nan=1.0), self._windows.every) == 0)
-        self.add(slots, tally.ranks(at), at, inputs, keys, marked)
+        ranks, marked = tally.ranks(at), self._marked(numbers)
+        if marked is not None:
+            # a late row ends no window
+            marked &= ranks > self._grown_to(self._sent, keys, np.iinfo(np.int64).min)[slots]
+        self.add(slots, ranks, at, inputs, keys, marked)
+
+    def _marked(self, numbers: Array | None) -> Array | None:
+        """Which rows may end a window; None, where all may, or those of a rank that is not known yet."""
+        if self._windows.numbered is None:
+            return None
+        assert numbers is not None
+        known = np.abs(numbers[np.isfinite(numbers)])
+        if len(known) and known.max() > _EXACT:
+            text = self._windows.numbered.text
+            raise DataError(
+                f"`numbered` ({text!r}) holds {known.max():.0f}: numbers of more than 53 bits are not told apart. "
+                f'Give what is left of them: numbered="{text} % {self._windows.every}".'
+            )
+        return np.asarray(np.isfinite(numbers) & (np.mod(np.nan_to_num(numbers, nan=1.0), self._windows.every) == 0))
+
+    def missed(self, slots: Array, at: Array, numbers: Array | None) -> Array:
+        """Which of these rows, late as they are, belong to a window that is complete: one sent, or one they had ended.
+
+        By rank any of them might have ended one; each would have moved the ranks of those after it.
+        """
+        marked = self._marked(numbers)
+        if marked is None:
+            return np.ones(len(at), bool)
+        owners, panes, _, marks, _ = self.entries
+        sent = (marks > 0) & (panes <= self._sent[owners])
+        last = np.full(len(self._sent), np.iinfo(np.int64).min)
+        np.maximum.at(last, owners[sent], panes[sent])
+        return marked | (tally.ranks(at) <= last[slots])
 
     def close(self, until: Array) -> None:
         """Of each key, no window up to here is sent any more."""

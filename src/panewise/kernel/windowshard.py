@@ -18,7 +18,6 @@ from panewise.kernel.shard import Shard
 from panewise.kernel.tuples import TupleOperator
 from panewise.kernel.windowing import WindowOperator
 from panewise.kernel.windows import Grid, grid_of, row_grid
-from panewise.spec.aggregates import input_columns
 from panewise.spec.frames import RowWindows, TupleWindows, Windows
 from panewise.spec.punctuate import SlackRows, SlackTime
 
@@ -62,7 +61,7 @@ class _AnyOrder(_Counting):
         super().__init__(layout, shards, state)
         given = layout.plan.punctuation
         if not isinstance(given, (SlackTime, SlackRows)) or given.late == "generous":
-            self._arrivals.closed = self._closed
+            self._arrivals.closed, self._arrivals.missed = self._closed, self._missed
 
     def _gather(self, pages: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table | None, Array]:
         found = super()._gather(pages)
@@ -75,7 +74,7 @@ class _AnyOrder(_Counting):
         at = np.empty(0, self._progress.dtype) if fresh is None else self._arrivals.numbers(fresh)
         self._arrivals.advance(slots, at)
         if fresh is not None and len(at):
-            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), fresh)
+            inputs = self._layout.aggregation.inputs(self._layout.reads, fresh)
             self._take(fresh, slots.astype(np.int64), at, inputs)
         found = self._operator.release(self._complete(self._arrivals.until, at_end=True))
         if self.punctuator.final:
@@ -91,6 +90,10 @@ class _AnyOrder(_Counting):
 
     def _closed(self, until: Array) -> Array:
         """Up to where a row is too late for every window: a late row is missing from those only that are complete."""
+        raise NotImplementedError
+
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        """Which of these rows belong to a window that is complete."""
         raise NotImplementedError
 
 
@@ -125,6 +128,11 @@ class _WindowShard(_AnyOrder):
         start, _ = self._grid.bounds(self._complete(np.where(over, progress.nothing, until)) + 1)
         return np.where(over, progress.everything, np.minimum(progress.below(start), until))
 
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        # the first window of a row is the first that ends after it
+        _, end = self._grid.bounds(self._complete(until))
+        return at < end
+
 
 class _TupleShard(_AnyOrder):
     """Windows that rows end."""
@@ -136,10 +144,7 @@ class _TupleShard(_AnyOrder):
         return TupleOperator(layout.plan.scheme, layout.progress, layout.aggregation)
 
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
-        numbers = None
-        if "v0" in rows.column_names:
-            numbers = np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
-        self._operator.take(slots, at, inputs, len(self._table), numbers)
+        self._operator.take(slots, at, inputs, len(self._table), _numbers(rows))
 
     def _complete(self, until: Array, at_end: bool = False) -> Array:
         return until
@@ -148,6 +153,17 @@ class _TupleShard(_AnyOrder):
         progress = self._progress
         # the next window ends with the next instant, at the soonest
         return np.minimum(progress.earlier(progress.above(until), self._range), until)
+
+    def _missed(self, rows: pa.Table, which: Array, slots: Array, at: Array, until: Array) -> Array:
+        numbers = _numbers(rows)
+        return np.asarray(self._operator.missed(slots, at, None if numbers is None else numbers[which]))
+
+
+def _numbers(rows: pa.Table) -> Array | None:
+    """The column of numbers that says which rows end a window, where there is one."""
+    if "v0" not in rows.column_names:
+        return None
+    return np.asarray(in_one(rows.column("v0")).to_numpy(zero_copy_only=False), np.float64)
 
 
 class _RowShard(_Counting):
@@ -177,7 +193,7 @@ class _RowShard(_Counting):
         self._counted = np.append(self._counted, np.zeros(keys - len(self._counted), np.int64))
         if rows is not None and len(at):
             owners = slots if self._apart else np.zeros_like(slots)
-            inputs = self._layout.aggregation.inputs(input_columns(self._layout.agg), rows)
+            inputs = self._layout.aggregation.inputs(self._layout.reads, rows)
             # those of a key come one after another
             places = np.arange(len(slots)) - np.searchsorted(owners, owners)
             self._operator.take(slots, self._counted[owners] + places + 1, inputs, keys)

@@ -7,7 +7,7 @@ do not queue: they are answered at once, from all that has been processed by the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -28,7 +28,7 @@ from panewise.spec.duration import AmountLike
 from panewise.spec.duration import amount as checked_amount
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import InBandProds, Prods
+from panewise.spec.prod import InBandProds, Prodder
 from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import InBand, SlackTime, per_key
 
@@ -36,6 +36,8 @@ __all__ = ["Delivered", "deliver", "instants", "punctuated"]
 
 Seconds = Union[Sequence[float], Array]
 _SECOND = 1_000_000
+_LEAST = 1e-6
+"""The least time of the clock, in seconds: what is due is due by then, whatever was rounded."""
 _STEPS = 2_000
 """How often it is looked what has come out, where it is not known when something may."""
 _UNITS = {"micros": 1 / _SECOND, "days": 86_400.0, "whole": 1.0, "real": 1.0}
@@ -137,7 +139,8 @@ def deliver(
     elements, marked, asks = stream.read(rows), _where(plan.punctuation, rows), _where(given.in_band, rows)
     steps = np.concatenate([_steps(plan, rows, marked, asks, finished), finished[asks]])
     made, begin = [], 0
-    for clock, asked, last in _moments(steps, finished, given, prod_at):
+    prodder = _Prodder(given.prodder, stream, float(finished[0]) if len(finished) else 0.0)
+    for clock, asked, last in _moments(steps, finished, prodder, prod_at):
         end = int(np.searchsorted(finished, clock, side="right"))
         told = [] if asked is None else [{"until": asked[0]}]
         found = stream.take(elements.slice(begin, end - begin), clock=clock, prod=told, final=last)
@@ -147,7 +150,7 @@ def deliver(
     data = ~marked & ~asks & np.asarray(rows.column(plan.ordered_by).is_valid().to_numpy())
     first = _first_arrivals(plan, results, rows.filter(pa.array(data)), arrived[data])
     latency = results.column("clock").to_numpy() - first
-    return Delivered(results.append_column("latency", pa.array(latency)), dict(stream.counts))
+    return Delivered(results.drop_columns(["latency"]).append_column("latency", pa.array(latency)), dict(stream.counts))
 
 
 def _arrived(plan: PlanSpec, rows: pa.Table, arrival: Seconds | None, delay: float | Seconds) -> Array:
@@ -193,18 +196,39 @@ def _steps(plan: PlanSpec, rows: pa.Table, marked: Array, asks: Array, finished:
 
 
 def _moments(
-    steps: Array, finished: Array, prods: Prods, prod_at: Sequence[tuple[float, Any]]
-) -> list[tuple[float, tuple[Any] | None, bool]]:
+    steps: Array, finished: Array, prodder: _Prodder, prod_at: Sequence[tuple[float, Any]]
+) -> Iterator[tuple[float, tuple[Any] | None, bool]]:
     """When something can come out: a clock, a prod, whether it is the end."""
     last = float(finished[-1]) if len(finished) else 0.0
-    found: list[tuple[float, tuple[Any] | None, bool]] = [(float(t), None, False) for t in np.unique(steps)]
-    if prods.prodder is not None:
-        every, share = prods.prodder.every.micros / _SECOND, prods.prodder.aggressiveness or 0.0
-        first = float(finished[0]) if len(finished) else 0.0
-        slides = np.arange(np.floor(first / every), np.ceil(last / every) + 1) * every - share * every
-        found += [(float(t), None, False) for t in slides if t <= last]
-    found += [(float(t), (until,), False) for t, until in prod_at]
-    return [*sorted(found, key=lambda moment: moment[0]), (last, None, True)]
+    known: list[tuple[float, tuple[Any] | None]] = [(float(t), None) for t in np.unique(steps)]
+    known = sorted([*known, *((float(t), (until,)) for t, until in prod_at)], key=lambda moment: moment[0])
+    clock = -np.inf
+    for moment, asked in [*known, (last, None)]:
+        while prodder.when <= min(moment, last):
+            # an autopilot may just have become more eager
+            clock = max(clock, prodder.when)
+            prodder.slide += 1
+            yield clock, None, False
+        clock = max(clock, moment)
+        yield clock, asked, False
+    yield max(clock, last), None, True
+
+
+class _Prodder:
+    """When the clock asks next, as aggressive as the prodder is by now."""
+
+    def __init__(self, spec: Prodder | None, stream: LocalStream, first: float) -> None:
+        self._spec, self._stream = spec, stream
+        self._every = np.inf if spec is None else spec.every.micros / _SECOND
+        self.slide = int(first // self._every)
+
+    @property
+    def when(self) -> float:
+        """In seconds."""
+        if self._spec is None:
+            return np.inf
+        share = self._stream.prods.aggressiveness
+        return (self.slide - ((self._spec.aggressiveness or 0.0) if share is None else share)) * self._every + _LEAST
 
 
 def _first_arrivals(plan: PlanSpec, results: pa.Table, rows: pa.Table, arrived: Array) -> Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import InputError, SpecError, did_you_mean
+from panewise.kernel.answers import ProdProgress, added, told
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
@@ -28,7 +28,7 @@ from panewise.spec.aggregates import Aggregates
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import Prods
+from panewise.spec.prod import first_of, later_of
 from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import Ordered, Passed, check_punctuation, per_key
 
@@ -62,6 +62,7 @@ class LocalStream:
         fragment_every: Any = None,
         shards: int = 1,
         prods: Any = None,
+        accuracy: Any = None,
         lasting: bool = False,
     ) -> None:
         if plan.scheme.longest:
@@ -81,8 +82,8 @@ class LocalStream:
         shards = 1 if plan.one_sequence else shards
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
-        self._shards, given = shards, checked_prods(prods)
-        self._prods = replace(given, passes=True) if given is not None and self._rest else given
+        self._shards, self._given = shards, checked_prods(prods, accuracy)
+        self._prods = first_of(self._given) if self._rest else self._given
         self._state: list[bytes | None] = [None] * shards
         self._lasting: list[Shard] | None = [] if lasting else None
         self._layout: Layout | None = None
@@ -92,6 +93,14 @@ class LocalStream:
         """What has happened so far: rows, late rows by reason, segments and parts sent."""
         self.open = self.waiting = self.state_bytes = 0
         """As of now: segments open, rows waiting; and how much is kept of them, but where shards last."""
+        self._figures: dict[str, Any] | None = None
+
+    @property
+    def prods(self) -> ProdProgress:
+        """How many prods there were, and how good their answers were so far; of the last of several plans."""
+        if self._links:
+            return self._links[-1][1].prods
+        return ProdProgress() if self._figures is None else told(self._figures, [name for name, _ in self._calls])
 
     @property
     def late(self) -> list[dict[str, Any]]:
@@ -144,7 +153,7 @@ class LocalStream:
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends, asked = [], [], [], None
+        found, starts, ends, asked, figures = [], [], [], None, []
         self.open = self.waiting = self.state_bytes = 0
         for number in range(self._shards):
             shard = self._shard(number)
@@ -156,6 +165,8 @@ class LocalStream:
                 self._state[number] = state = shard.state()
                 self.state_bytes += len(state)
             asked = outcome.asked if asked is None else asked
+            if shard.prodding is not None:
+                figures.append(shard.prodding.figures(outcome.answered))
             if outcome.segments is not None:
                 found.append(outcome.segments)
             if outcome.late is not None:
@@ -164,6 +175,7 @@ class LocalStream:
                 self.counts[name] += outcome.counts[name]
             self.open += outcome.counts["open"]
             self.waiting += outcome.counts["waiting"]
+        self._figures = added(figures, len(self._calls)) if figures else None
         if self._passes:
             self.passed = (min(starts), min(ends))
         return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
@@ -205,7 +217,7 @@ class LocalStream:
             if i == len(self._links):
                 last = i == len(self._rest) - 1
                 follow = Follow(following, plain.schema)
-                options = {**(self._options if last else {}), "prods": self._prods and Prods(passes=not last)}
+                options = {**(self._options if last else {}), "prods": self._given and later_of(self._given, last)}
                 options |= {"shards": self._shards, "lasting": self._lasting is not None}
                 self._links.append((follow, LocalStream(follow.plan(Passed(0)), **options)))
             follow, stream = self._links[i]
@@ -217,8 +229,8 @@ class LocalStream:
     def _prods_of(self, asked: pa.Table | None) -> list[dict[str, Any]]:
         """Prods that were due, by the names of keys."""
         names = {"at": "until", **{f"k{i}": key for i, key in enumerate(self._plan.keys)}}
-        told = [] if asked is None else asked.to_pylist()
-        return [{names[name]: value for name, value in prod.items()} for prod in told]
+        due = [] if asked is None else asked.to_pylist()
+        return [{names[name]: value for name, value in prod.items()} for prod in due]
 
     def _feed_early(self, rows: pa.Table, early: pa.Table, until: Any, final: bool, prods: list[Any]) -> pa.Table:
         """Feed segments of the plan before, final ones and such as are there for early answers only."""

@@ -24,7 +24,7 @@ from panewise.plots.axis import WIDE, Axis, axis_of, is_number, line, of_key, po
 from panewise.plots.style import BLUE, DOTS, GREY, ORANGE, RED, STYLE
 from panewise.plots.under import FILLING, REACH, Under
 
-__all__ = ["COLOURS", "PANELS", "Key", "draw"]
+__all__ = ["COLOURS", "PANELS", "Key", "draw", "ticks"]
 
 Key = Union[str, Sequence[str], Mapping[str, Any]]
 """The key column, or several; or a mapping from key columns to the value, or the list of values, to show."""
@@ -93,7 +93,7 @@ def draw(
             for lower, rows in zip(below, under, strict=True):
                 _shade(lower, found, axis)
                 rows.draw(lower, own, found, axis)
-        _ticks(stack[-1], at, axis)
+        ticks(stack[-1], at, axis)
         entries = _entries(value, shades, threshold, under)
         look: dict[str, Any] = {"ncols": len(entries), "frameon": False, "borderpad": 0, "borderaxespad": 0.3}
         look |= {"handlelength": 1.6, "columnspacing": 1.4}
@@ -195,7 +195,8 @@ def _fill(kind: str) -> dict[str, Any]:
     }
 
 
-def _ticks(panel: Axes, at: str, axis: Axis) -> None:
+def ticks(panel: Axes, at: str, axis: Axis) -> None:
+    """Name the axis of `at`, and its places."""
     panel.set_xlabel(at if axis.zone is None else f"{at} ({axis.zone})")
     if axis.timed:
         zone = UTC if axis.zone is None else pa.lib.string_to_tzinfo(axis.zone)

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from panewise.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Control"]
+__all__ = ["Control", "command", "prod", "remember"]
 
 _TYPES = {int: "bigint", float: "double", str: "string"}
 _LONG = 1 << 63
+_KNOWN: dict[str, str] = {}
+"""The control folders that queries of this process read, as they were given."""
 
 
 class Control:
@@ -49,7 +56,8 @@ class Control:
 
         `control.prod()` asks for everything, `control.prod(until=50, sensor=7)` for what ends up to 50 of one sensor.
         """
-        self._write("prod", None if until is None else _written(until), {n: _named(n, v) for n, v in key.items()})
+        told = command("prod", until, key)
+        self._write("prod", told["until"], told["key"])
 
     def clear(self) -> None:
         """Forget every command. Only for a folder that no checkpoint knows any more: a query wants its files back."""
@@ -60,11 +68,56 @@ class Control:
         empty = self._spark.createDataFrame([], "kind string, until string, key string")
         empty.write.partitionBy("kind").mode(mode).json(self.folder)
 
-    def _write(self, kind: str, until: str | int | float | None, key: dict[str, Any] | None = None) -> None:
+    def _write(self, kind: str, until: str | int | float | None, key: str | None = None) -> None:
         schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, key string"
-        told = json.dumps(key) if key else None
         # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
-        self._spark.createDataFrame([(kind, until, told)], schema).coalesce(1).write.mode("append").json(self.folder)
+        self._spark.createDataFrame([(kind, until, key)], schema).coalesce(1).write.mode("append").json(self.folder)
+
+
+def remember(folder: str) -> None:
+    """Take note that queries of this process read a control folder."""
+    _KNOWN[_resolved(folder)] = folder
+
+
+def prod(query: StreamingQuery, until: datetime | date | int | float | None = None, **key: Any) -> None:
+    """Ask a query of this process for an answer now: about all that is open and ends at or before `until`.
+
+    `pw.prod(query, until=50, sensor=7)` is `Control(...).prod(until=50, sensor=7)`, through the folder that the query
+    was given with `control=`.
+    """
+    from pyspark.sql import SparkSession
+
+    told = query.lastProgress
+    if told is None:
+        raise InputError(
+            "`query` has not ended a micro-batch yet, and nothing is open. Wait for pw.progress(query).batch, or use "
+            "pw.Control."
+        )
+    read = [re.fullmatch(r"FileStreamSource\[(.*)\]", source.description) for source in told.sources]
+    folders = [_KNOWN[_resolved(found[1])] for found in read if found and _resolved(found[1]) in _KNOWN]
+    if not folders:
+        raise InputError(
+            "`query` has no control folder that is known here. Give it one: segments(..., prods=True, control=folder); "
+            "of a query in another process, use pw.Control(spark, folder).prod()."
+        )
+    Control(SparkSession.active(), folders[0]).prod(until, **key)
+
+
+def _resolved(folder: str) -> str:
+    """One name for a folder.
+
+    >>> _resolved("file:/tmp/control/") == _resolved("/tmp/control"), _resolved("s3a://bucket/control")
+    (True, 's3a://bucket/control')
+    """
+    parts = urlsplit(folder)
+    return str(Path(parts.path).resolve()) if parts.scheme in ("", "file") else folder.rstrip("/")
+
+
+def command(kind: str, until: Any, key: Mapping[str, Any]) -> dict[str, Any]:
+    """A command as JSON has it."""
+    named = {name: _named(name, value) for name, value in key.items()}
+    told = None if until is None else _written(until)
+    return {"kind": kind, "until": told, "key": json.dumps(named) if named else None}
 
 
 def _named(name: str, value: Any) -> Any:

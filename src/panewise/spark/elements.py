@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from panewise.errors import InputError, SpecError, did_you_mean
 from panewise.kernel.pack import FINAL, PROD, PROMISE, PROMISE_OF_KEY, TICK
 from panewise.kernel.punctuate import is_per_key
+from panewise.spark.control import remember
 from panewise.spark.filling import promised
 from panewise.spark.source import named, shard_of
 from panewise.spec.prod import ProdStream
@@ -89,6 +90,7 @@ def commands(
     spark: SparkSession, control: str, schema: T.StructType, said: T.DataType | None = None, keys: Sequence[str] = ()
 ) -> DataFrame:
     """What is written to a control folder, in the schema of elements; promises are of this type, or as `at`."""
+    remember(control)
     at = schema["at"].dataType
     said = at if said is None else said
     asks = F.col("kind") == "prod"

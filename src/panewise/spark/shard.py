@@ -64,6 +64,8 @@ class ShardProcessor(StatefulProcessor):
             tables["late"] = outcome.late
         progress = self._layout.progress
         facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state), shard.behind)
+        if shard.prodding is not None:
+            facts |= shard.prodding.figures(outcome.answered)
         if self._passes:
             passed = shard.passed_on(number)
             if self._layout.prods is not None and self._layout.prods.passes:

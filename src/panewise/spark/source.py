@@ -347,7 +347,8 @@ def apply(
     ordering |= source.inputs(agg)
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(arrow_of(kind) for _, kind in keys)
-    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit, prods)
+    arrives = prods is not None and not prods.passes
+    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit, prods, arrives)
     owners = [F.col(name) for name, _ in keys]
     columns = {f"k{i}": column for i, column in enumerate(owners)} | ordering
     promises = source.promises(plan)

@@ -7,9 +7,9 @@ source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).
 from __future__ import annotations
 
 import itertools
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import InputError, SpecError
+from panewise.kernel.answers import how, is_whole
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
@@ -35,14 +36,14 @@ from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import Prods
+from panewise.spec.prod import Prods, first_of, later_of
 from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = [
-    "COUNTS", "OBSERVED", "SHARDS", "SUMS",
+    "ANSWERS", "COUNTS", "OBSERVED", "SHARDS", "SUMS",
     "check_framing", "check_name", "checked_stream", "finished", "packed", "segments",
 ]  # fmt: skip
 
@@ -58,6 +59,9 @@ COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "keys", "sta
 
 SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
 """What is observed as a sum over the shards: these counts, and those from the first micro-batch on."""
+
+ANSWERS = "answers"
+"""The names of aggregates whose early values are compared with their final ones, as JSON."""
 
 _MONITOR = "panewise monitor"
 """The column of what shards report, which is observed and taken out."""
@@ -155,7 +159,7 @@ def segments(
             "`late` (True): late rows come beside the segments of the first plan, and others follow. Leave it out; "
             "pw.progress counts them, and the first plan by itself gives them."
         )
-    early = None if prods is None else replace(prods, passes=True)
+    early = first_of(prods)
     found = _segments(first, df, agg, FINAL_ONLY, False, True, shards, control, clock, early)
     for i, following in enumerate(rest):
         last = i == len(rest) - 1
@@ -163,7 +167,7 @@ def segments(
         follow = follow_of(following, found)
         passed = follow.plan(Passed(SHARDS if before is None else before))
         sent, passes = emit if last else FINAL_ONLY, punctuations or not last
-        early = None if prods is None else Prods(passes=not last)
+        early = None if prods is None else later_of(prods, last)
         rows = followed(follow, found, plan.chain()[i].keys)
         made = _segments(passed, rows, None, sent, False, passes, shards, None, None, early)
         found = bounded(follow, made)
@@ -220,7 +224,8 @@ def _segments(
         row = T.StructField("row", applied.df.schema["row"].dataType)
         late_type = T.StructType([T.StructField("reason", T.StringType()), row])
     bound = cast(T.StructType, made["segment"].dataType)["start"].dataType if passes else None
-    return finished(staged, made, late_type, SUMS, bound, asks=prods is not None and prods.passes)
+    answers = None if prods is None or prods.passes else tuple(name for name, _ in calls)
+    return finished(staged, made, late_type, SUMS, bound, prods is not None and prods.passes, answers)
 
 
 def check_name(name: str, taken: Iterable[str]) -> None:
@@ -247,18 +252,21 @@ def finished(
     sums: tuple[str, ...],
     bound: T.DataType | None = None,
     asks: bool = False,
+    answers: tuple[str, ...] | None = None,
 ) -> DataFrame:
     """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed.
 
-    `bound` is of what type progress is that is passed on, if it is.
+    `bound` is of what type progress is that is passed on, if it is; `answers` are the names of aggregates whose early
+    values are compared with their final ones.
     """
-    schema = _output_schema(made, late, sums, bound, asks)
+    figures = {} if answers is None else how(len(answers))
+    schema = _output_schema(made, late, (*sums, *figures), bound, asks)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for page in batch.column("page"):
-                yield from _unpacked(page.as_py(), arrow, sums)
+                yield from _unpacked(page.as_py(), arrow, (*sums, *figures))
 
     out = staged.mapInArrow(unpack, schema)
     counted = [F.sum(_monitor(name)).alias(name) for name in sums]
@@ -271,6 +279,9 @@ def finished(
         "sources": F.max(_monitor("sources")),
         "ended": F.bool_or(_monitor("ended")),
     }
+    if answers is not None:
+        told[ANSWERS] = F.max(F.lit(json.dumps(answers)))
+        told |= {name: getattr(F, way)(_monitor(name)) for name, way in figures.items()}
     more = [column.alias(name) for name, column in told.items()]
     # Spark takes a name once in a query, and a query may hold several plans
     observed = out.observe(f"{OBSERVED}-{next(_NUMBERS)}", *counted, *more)
@@ -290,7 +301,7 @@ def _output_schema(
         fields.append(T.StructField("late", late))
     if bound is not None:
         fields.append(T.StructField(PUNCTUATION, passed_type(bound, asks)))
-    monitor = [T.StructField(name, T.LongType()) for name in sums]
+    monitor = [T.StructField(name, T.LongType() if is_whole(name) else T.DoubleType()) for name in sums]
     more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
     more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
     fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))

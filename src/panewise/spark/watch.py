@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Union
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from panewise.kernel.answers import ProdProgress
+from panewise.kernel.answers import told as answers
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.filler import FILL_COUNTS, FILL_TOTALS
-from panewise.spark.stream import OBSERVED, SUMS
+from panewise.spark.stream import ANSWERS, OBSERVED, SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -103,7 +105,7 @@ class StreamProgress:
     parts: int = 0
     """Parts of segments that were sent before their last."""
     late: Mapping[str, int] = field(default_factory=lambda: _NONE)
-    """Rows that are in no segment, by reason."""
+    """Rows that are in no segment, by reason; and, as `partly_late`, those that are in some of their windows only."""
     batch_rows: int = 0
     batch_seconds: float = 0.0
     open: int = 0
@@ -121,6 +123,8 @@ class StreamProgress:
     """Those furthest behind, 100 at most, idle ones last. Of a fill: those of what draws the segments."""
     filling: FillProgress | None = None
     """Of a fill: how far the other side is."""
+    prods: ProdProgress | None = None
+    """Where early answers may be asked for: how many were, and how good they were."""
 
     @property
     def rows_per_second(self) -> float:
@@ -145,7 +149,7 @@ class StreamProgress:
             f"{many(self.keys, 'key')}, {size(self.state_bytes)} of state",
             f"progress: {self.reached}",
         ]
-        lines += [] if self.filling is None else [str(self.filling)]
+        lines += [str(more) for more in (self.filling, self.prods) if more is not None]
         lines += [f"  {one.source}: {shown(one.at)}{', idle' if one.idle else _ago(one.lag)}" for one in self.sources]
         return "\n".join(lines)
 
@@ -263,6 +267,7 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
         ended=all(row["ended"] for row in told),
         sources=tuple(source for row in told for source in _sources(row["sources"])),
         filling=_filling([row for row in told if row.get("rows_waiting") is not None]),
+        prods=next((answers(row, json.loads(row[ANSWERS])) for row in told if row.get(ANSWERS) is not None), None),
     )
 
 

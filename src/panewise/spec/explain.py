@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from panewise.spec.aggregates import Aggregate, Aggregates, Calls
 from panewise.spec.duration import Duration
+from panewise.spec.explain_prods import explain_prods
 from panewise.spec.explain_progress import lined, progress
 from panewise.spec.explain_windows import explain_windows
 from panewise.spec.frames import (
@@ -26,6 +27,7 @@ from panewise.spec.frames import (
 )
 from panewise.spec.options import CHAINED, Saturated, Schedule, Starts
 from panewise.spec.plan import PlanSpec
+from panewise.spec.prod import Prods
 from panewise.spec.shape import SHAPES, shape
 
 __all__ = ["explain"]
@@ -60,7 +62,7 @@ _CELLS = {
 }
 
 
-def explain(plan: PlanSpec, agg: Aggregates | None = None) -> str:
+def explain(plan: PlanSpec, agg: Aggregates | None = None, prods: Prods | None = None) -> str:
     """The text of `plan.explain()`."""
     first, *rest = plan.chain()
     blocks = [_explained(first, first.asked(agg))]
@@ -69,6 +71,7 @@ def explain(plan: PlanSpec, agg: Aggregates | None = None) -> str:
         how = "each counts in every window that it meets, clipped to it" if over else "each is a row"
         ordered = following if following.time else replace(following, time="start")
         blocks.append(f"Then, over these segments: {how}\n\n{_explained(ordered, ordered.calls)}")
+    blocks += [] if prods is None else [explain_prods(plan, prods)]
     return "\n\n".join(blocks)
 
 

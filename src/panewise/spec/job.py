@@ -7,6 +7,7 @@ from typing import ClassVar, Union
 
 from panewise.spec.duration import Amount
 from panewise.spec.fill import Filling
+from panewise.spec.prod import Prods
 
 __all__ = [
     "MAX_SHARDS",
@@ -99,7 +100,8 @@ class StreamOptions:
     """How a stream is run.
 
     `checkpoint` is the folder of its state; `trigger` is "once" (what there is, then close everything and end) or
-    the time between micro-batches; `late` is a path for late rows, `control` one that punctuations are read from.
+    the time between micro-batches; `late` is a path for late rows, `control` one that punctuations and prods are read
+    from; `prods` says who asks for early answers.
     """
 
     checkpoint: str
@@ -109,6 +111,7 @@ class StreamOptions:
     late: str | None = None
     trigger: str = "once"
     control: str | None = None
+    prods: Prods | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Union
 
@@ -13,7 +13,23 @@ from panewise.spec.check import column, columns, flag, sql
 from panewise.spec.duration import Duration
 from panewise.spec.punctuate import on_the_clock
 
-__all__ = ["InBandProds", "ProdSource", "ProdStream", "Prodder", "Prods", "prodder", "prods", "prods_from", "prods_in"]
+__all__ = [
+    "BOUNDS",
+    "InBandProds",
+    "ProdSource",
+    "ProdStream",
+    "Prodder",
+    "Prods",
+    "first_of",
+    "later_of",
+    "prodder",
+    "prods",
+    "prods_from",
+    "prods_in",
+]
+
+BOUNDS = (0.01, 0.9)
+"""Between which shares of the slide an autopilot moves, if nothing else is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +62,9 @@ class Prodder:
     every: Duration
     aggressiveness: float | None = None
     """None: at the end of each slide, for all that is open."""
+    hold_accuracy: float | None = None
+    """The mean accuracy to hold, by moving `aggressiveness` within `bounds`."""
+    bounds: tuple[float, float] = BOUNDS
 
 
 ProdSource = Union[InBandProds, ProdStream, Prodder]
@@ -60,6 +79,8 @@ class Prods:
     prodder: Prodder | None = None
     passes: bool = False
     """Whether answers are for a plan that follows: then all that is open is told, and compared with nothing."""
+    accuracy: Any = None
+    """How near an early value is to its final one: a function, or one for each of some aggregates."""
 
 
 def prods_in(condition: str, *, per_key: bool = False) -> InBandProds:
@@ -82,41 +103,85 @@ def prods_from(source: Any, until: str | None = None, *, by: str | Iterable[str]
     return ProdStream(None if until is None else column("until", until), named, source)
 
 
-def prodder(every: str | Duration, aggressiveness: float | None = None) -> Prodder:
+def prodder(
+    every: str | Duration,
+    aggressiveness: float | None = None,
+    *,
+    hold_accuracy: float | None = None,
+    bounds: tuple[float, float] = BOUNDS,
+) -> Prodder:
     """Ask by the clock, once in every slide of this length, so much of it before its end (0.25: a quarter).
 
     What ends with the slide, or before, is asked for; without `aggressiveness`, all that is open, at its end. Where
     `at` is no time, it is all that is open in any case.
 
-    >>> prodder("10 seconds", 0.25)
-    Prodder(every=Duration(micros=10000000), aggressiveness=0.25)
+    With `hold_accuracy` the `aggressiveness` is where it begins (if none is given, at half of the upper bound): it is
+    moved, within `bounds`, so that the mean accuracy of the aggregate that does worst stays there.
+
+    >>> prodder("10 seconds", 0.25).aggressiveness
+    0.25
+    >>> prodder("10 seconds", hold_accuracy=0.98).aggressiveness
+    0.45
     """
     slide = on_the_clock("every", every)
-    if aggressiveness is None:
-        return Prodder(slide)
-    if isinstance(aggressiveness, bool) or not isinstance(aggressiveness, Real) or not math.isfinite(aggressiveness):
+    if aggressiveness is not None:
+        aggressiveness = _share("aggressiveness", aggressiveness)
+    if hold_accuracy is None:
+        if bounds != BOUNDS:
+            raise SpecError(
+                f"`bounds` ({bounds!r}) are those of an autopilot. Leave them out, or say what to hold: "
+                "hold_accuracy=0.98."
+            )
+        return Prodder(slide, aggressiveness)
+    if not _is_number(hold_accuracy) or not 0 < hold_accuracy < 1:
         raise SpecError(
-            f"`aggressiveness` ({aggressiveness!r}) must be a number: a share of the slide, before its end. "
+            f"`hold_accuracy` ({hold_accuracy!r}) must be a number between 0 and 1: the mean accuracy to hold. "
+            "Give one, such as 0.98."
+        )
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise SpecError(f"`bounds` ({bounds!r}) must be two shares of the slide. Give them, such as {BOUNDS}.")
+    low, high = (_share("bounds", each) for each in bounds)
+    if not 0 < low < high:
+        raise SpecError(
+            f"`bounds` ({bounds!r}) must be two shares of the slide, above 0, the lower one first: after the end of a "
+            f"slide there is nothing to gain. Give them, such as {BOUNDS}."
+        )
+    begin = high / 2 if aggressiveness is None else min(max(aggressiveness, low), high)
+    return Prodder(slide, begin, float(hold_accuracy), (low, high))
+
+
+def _is_number(given: object) -> bool:
+    return not isinstance(given, bool) and isinstance(given, Real) and math.isfinite(given)
+
+
+def _share(option: str, given: Any) -> float:
+    """A share of a slide."""
+    if not _is_number(given):
+        raise SpecError(
+            f"`{option}` ({given!r}) must be a number: a share of the slide, before its end. "
             "Give one, such as 0.25; less than 0 is after its end."
         )
-    if not -1 < aggressiveness < 1:
+    if not -1 < given < 1:
         raise SpecError(
-            f"`aggressiveness` ({aggressiveness}) must lie between -1 and 1: a share of the slide, before its end, or "
+            f"`{option}` ({given}) must lie between -1 and 1: a share of the slide, before its end, or "
             "after it. Give one, such as 0.25."
         )
-    return Prodder(slide, float(aggressiveness))
+    return float(given)
 
 
-def prods(given: object) -> Prods | None:
-    """Where prods come from; True is from the control folder alone.
+def prods(given: object, accuracy: object = None) -> Prods | None:
+    """Where prods come from; True is from the control folder alone. `accuracy` replaces the measure of answers.
 
     >>> prods(True) == Prods(), prods(None)
     (True, None)
     """
     if given is None or given is False:
+        if accuracy is not None:
+            raise SpecError("`accuracy` is of early answers, and there are none. Give `prods` too, or leave it out.")
         return None
     if isinstance(given, Prods):
         return given
+    measure = _measure(accuracy)
     found: dict[str, ProdSource] = {}
     names = {InBandProds: "in_band", ProdStream: "stream", Prodder: "prodder"}
     for each in () if given is True else given if isinstance(given, (list, tuple)) else (given,):
@@ -128,4 +193,31 @@ def prods(given: object) -> Prods | None:
         if names[type(each)] in found:
             raise SpecError(f"`prods` ({each!r}) is the second of its kind. Give one of each.")
         found[names[type(each)]] = each
-    return Prods(**found)  # type: ignore[arg-type]
+    return Prods(**found, accuracy=measure)  # type: ignore[arg-type]
+
+
+def first_of(given: Prods | None) -> Prods | None:
+    """What of it the first of several plans is told."""
+    if given is not None and given.prodder is not None and given.prodder.hold_accuracy is not None:
+        raise SpecError(
+            f"`hold_accuracy` ({given.prodder.hold_accuracy}): accuracy is known of the last of several plans, and the "
+            "first is prodded. Leave it out, and choose an `aggressiveness`."
+        )
+    return None if given is None else replace(given, passes=True, accuracy=None)
+
+
+def later_of(given: Prods, last: bool) -> Prods:
+    """And what those are told that follow."""
+    return Prods(passes=not last, accuracy=given.accuracy if last else None)
+
+
+def _measure(given: object) -> Callable[..., Any] | dict[str, Callable[..., Any]] | None:
+    """A measure for all aggregates, or for some by name."""
+    for name, each in given.items() if isinstance(given, Mapping) else (("", given),):
+        if each is not None and not callable(each):
+            raise SpecError(
+                f"`accuracy` ({f'{name}: ' if name else ''}{each!r}) must be a function of early values, final values "
+                "and the seconds between them, as arrays, that gives accuracies. Give one, or one for each of some "
+                "aggregates, or leave it out."
+            )
+    return dict(given) if isinstance(given, Mapping) else given  # type: ignore[return-value]

@@ -9,7 +9,7 @@ from typing import Any
 from panewise.errors import JobError, did_you_mean
 from panewise.spec.codec import Table
 from panewise.spec.duration import written
-from panewise.spec.prod import Prods, ProdSource, prodder, prods, prods_in
+from panewise.spec.prod import BOUNDS, Prods, ProdSource, prodder, prods, prods_in
 
 __all__ = ["prods_from_value", "prods_to_value"]
 
@@ -47,12 +47,19 @@ def prods_to_value(given: Prods) -> Any:
             "`prods` (prods_from) can't be written to a job file: it is another stream, which a job file can't name. "
             "Choose another one, or run the plan from Python."
         )
+    if given.accuracy is not None:
+        raise JobError(
+            "`accuracy` can't be written to a job file: it is a function. Leave it out, or run the plan from Python."
+        )
     found: list[dict[str, Any]] = []
     if given.in_band is not None:
         per_key = {"per_key": True} if given.in_band.per_key else {}
         found.append({"kind": "prods_in", "condition": given.in_band.condition, **per_key})
     if given.prodder is not None:
-        share = given.prodder.aggressiveness
-        told = {} if share is None else {"aggressiveness": share}
-        found.append({"kind": "prodder", "every": written(given.prodder.every), **told})
+        spec = given.prodder
+        told: dict[str, Any] = {} if spec.aggressiveness is None else {"aggressiveness": spec.aggressiveness}
+        if spec.hold_accuracy is not None:
+            told |= {"hold_accuracy": spec.hold_accuracy}
+            told |= {} if spec.bounds == BOUNDS else {"bounds": list(spec.bounds)}
+        found.append({"kind": "prodder", "every": written(spec.every), **told})
     return (found[0] if len(found) == 1 else found) if found else True

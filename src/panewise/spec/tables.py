@@ -24,6 +24,7 @@ from panewise.spec.job import (
     StreamOptions,
     TableSource,
 )
+from panewise.spec.prod_tables import prods_from_value, prods_to_value
 from panewise.spec.punctuate import (
     External,
     InBand,
@@ -191,7 +192,7 @@ def _late(word: str) -> str | None:
 
 def stream_from_table(table: Table) -> StreamOptions:
     """How a stream is run."""
-    table.only("a stream", ["checkpoint", "emit", "fragment_every", "shards", "late", "trigger", "control"])
+    table.only("a stream", ["checkpoint", "emit", "fragment_every", "shards", "late", "trigger", "control", "prods"])
     sent = emit(table.word("emit", MODES, "final"), table.content.get("fragment_every"))
     return StreamOptions(
         checkpoint=table.required("checkpoint", str, 'checkpoint = "out/checkpoint"'),
@@ -201,6 +202,7 @@ def stream_from_table(table: Table) -> StreamOptions:
         late=table.optional("late", str),
         trigger=_trigger(table.optional("trigger", str, "once")),
         control=table.optional("control", str),
+        prods=prods_from_value("stream.prods", table.content.get("prods", False)),
     )
 
 
@@ -235,6 +237,7 @@ def stream_to_mapping(stream: StreamOptions) -> dict[str, Any]:
         "late": stream.late,
         "trigger": None if stream.trigger == "once" else stream.trigger,
         "control": stream.control,
+        "prods": None if stream.prods is None else prods_to_value(stream.prods),
     }
     return _said(mapping)
 

@@ -1,0 +1,129 @@
+"""What prods cost: the same stream three ways, in one session, on the same files.
+
+Averages of ten minutes, one every two, of each sensor, from files of traffic reports, one file to a micro-batch:
+without prods; with prods that nobody asks for; and prodded every second, for all that is open, by a file in the control
+folder, as another process would write it. What counts is when final answers come: the mean, over all windows, of the
+seconds from the start to the end of the micro-batch that sent them. The final answers of all three are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from datetime import datetime
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+from timing import bench
+
+import panewise as pw
+from panewise.cli.prod import prod
+from panewise.data import traffic
+
+PLAN = pw.sliding_windows("10 minutes", "2 minutes").by("sensor").at("ts", pw.slack("30 seconds"))
+AGG = {"n": "count(*)", "mean": "avg(speed)", "top": "max(speed)"}
+FILES = 20
+EVERY = 1.0
+WAYS = ("without prods", "asked for by nobody", "prodded every second")
+
+
+def _run(spark: SparkSession, data: Path, out: Path, way: str, rows: int) -> tuple[float, float, int]:
+    """Mean seconds to a final answer, seconds in all, and how many prods there were."""
+    shutil.rmtree(out, ignore_errors=True)
+    control = str(out / "control")
+    pw.Control(spark, control)
+    schema = spark.read.parquet(str(data)).schema
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(data))
+    asked = None if way == WAYS[0] else True
+    found = PLAN.segments(stream, AGG, prods=asked, control=control)
+    over, began = threading.Event(), time.time()
+    query = (
+        found.writeStream.format("parquet")
+        .option("path", str(out / "found"))
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+    asking = threading.Thread(target=_ask, args=(control, over))
+    if way == WAYS[2]:
+        asking.start()
+    try:
+        while pw.progress(query).rows < rows:
+            if query.exception() is not None:
+                raise RuntimeError(query.exception())
+            over.wait(0.2)
+    finally:
+        over.set()
+        if way == WAYS[2]:
+            asking.join()
+        query.stop()
+    sent, total, before, ended = 0.0, 0, 0, 0.0
+    for report in query.recentProgress:
+        told = next((row.asDict() for row in report.observedMetrics.values()), {})
+        if told.get("keys") is None:
+            continue
+        begun = datetime.fromisoformat(report.timestamp).timestamp()
+        ended = begun + report.batchDuration / 1000 - began
+        fresh = told["total_segments"] - before
+        sent, total, before = sent + fresh * ended, total + fresh, told["total_segments"]
+    told_of = pw.progress(query).prods
+    return sent / total, ended, 0 if told_of is None else told_of.prods
+
+
+def _ask(control: str, over: threading.Event) -> None:
+    while not over.wait(EVERY):
+        prod(control, None, (), "local[2]", {})
+
+
+def _finals(spark: SparkSession, out: Path) -> DataFrame:
+    found = spark.read.parquet(str(out / "found"))
+    found = found.filter("timing = 'final'") if "timing" in found.columns else found
+    return found.select("sensor", "segment.start", "n", "mean", "top")
+
+
+def main() -> int:
+    """Run it and print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=20_000_000)
+    options.add_argument("--sensors", type=int, default=600)
+    options.add_argument("--times", type=int, default=3)
+    given = options.parse_args()
+    console = Console()
+    with bench(**{"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.numRecentProgressUpdates": "1000"}) as (
+        spark,
+        folder,
+    ):
+        data = folder / "traffic"
+        with console.status(f"generating {given.rows:,} rows of {given.sensors:,} sensors"):
+            traffic.write(str(data), given.rows, sensors=given.sensors, files=FILES)
+        outs = {way: folder / str(i) for i, way in enumerate(WAYS)}
+        best: dict[str, tuple[float, float, int]] = {}
+        with console.status("timing"):
+            for turn in range(given.times + 1):
+                for way in WAYS:
+                    took = _run(spark, data, outs[way], way, given.rows)
+                    # the first turn warms up
+                    best[way] = min(took, best[way]) if turn > 1 else took
+        first, *others = (_finals(spark, out) for out in outs.values())
+        if not first.count() or any(
+            not first.exceptAll(o).isEmpty() or not o.exceptAll(first).isEmpty() for o in others
+        ):
+            console.print("The final answers differ.")
+            return 1
+        table = Table(title=f"10 minutes by 2, {given.sensors:,} sensors, {given.rows:,} rows in {FILES} micro-batches")
+        for heading in ("", "mean seconds to a final answer", "ratio", "seconds in all", "prods"):
+            table.add_column(heading, justify="right" if heading else "left")
+        base = best[WAYS[1]][0]
+        for way, (mean, seconds, prods) in best.items():
+            table.add_row(way, f"{mean:.2f}", f"{mean / base:.3f}", f"{seconds:.1f}", str(prods))
+        console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
