@@ -93,11 +93,11 @@ def test_what_is_gained_grows_evenly(parts: list[Found]) -> None:
 
 
 def test_final_answers_come_when_they_would_have(lines: list[Line]) -> None:
-    experiments = {line.experiment for line in lines}
+    experiments = {line.experiment for line in lines if line.published}
     for experiment in experiments:
         for asked, never in of(lines, "final latency: asked, never asked", experiment=experiment):
             assert asked == never
-    assert len(experiments) == len(prodding.PARTS)
+    assert len(experiments) == 4
 
 
 def test_delayed_traffic_is_near_what_was_published(lines: list[Line]) -> None:
@@ -129,11 +129,12 @@ def test_the_command_shows_a_table_and_leaves_it_with_the_pictures(
     result = CliRunner().invoke(app, ["experiment", "prodding", "--quick", "--out", str(out)])
     assert (result.exit_code, result.stderr) == (0, "")
     assert asked == [True] * len(parts)
-    names = ["bursts", "gain", "mean", "worst"]
+    names = sorted(name for found in parts for name in found.pictures)
+    assert {f"prodding-{name}" for name in ("bursts", "gain", "mean", "worst")} <= set(names)
     assert sorted(path.name for path in out.iterdir()) == [
-        *(f"prodding-{name}.png" for name in names), "results.csv", "results.md"
+        *(f"{name}.png" for name in names), "results.csv", "results.md"
     ]  # fmt: skip
-    assert all((out / f"prodding-{name}.png").read_bytes().startswith(b"\x89PNG") for name in names)
+    assert all((out / f"{name}.png").read_bytes().startswith(b"\x89PNG") for name in names)
     with (out / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["measure"], row["ours"], row["note"]) for row in rows] == [(x.measure, x.shown, x.note) for x in lines]
