@@ -93,7 +93,7 @@ def test_what_is_gained_grows_evenly(parts: list[Found]) -> None:
 
 
 def test_final_answers_come_when_they_would_have(lines: list[Line]) -> None:
-    experiments = {line.experiment for line in lines if line.published}
+    experiments = {line.experiment for line in lines if line.published} - {"set aside"}
     for experiment in experiments:
         for asked, never in of(lines, "final latency: asked, never asked", experiment=experiment):
             assert asked == never
@@ -112,8 +112,24 @@ def test_bursts_are_answered_in_time(lines: list[Line]) -> None:
         assert 1 < gain < 2
     for (accuracy,) in of(lines, "mean accuracy", experiment="bursts"):
         assert accuracy > 95
-    for (late,) in of(lines, "windows with an early answer"):
+    for (late,) in of(lines, "windows with an early answer", experiment="bursts"):
         assert 20 < late < 60
+
+
+def test_an_autopilot_settles_twice(lines: list[Line]) -> None:
+    """Within 30 windows, and where it is to."""
+    assert len(of(lines, "settled after", experiment="autopilot")) == 2
+    for (windows,) in of(lines, "settled after", experiment="autopilot"):
+        assert windows <= 30
+    for (held,) in of(lines, "mean accuracy from there on", experiment="autopilot"):
+        assert held == pytest.approx(95, abs=1)
+
+
+def test_what_follows_a_burst_is_on_time(lines: list[Line]) -> None:
+    (never,), (aside,) = of(lines, "late windows after a burst", experiment="set aside")
+    assert (never > 3, aside) == (True, 0)
+    (never,), (aside,) = of(lines, "windows with an early answer", experiment="set aside")
+    assert aside < never
 
 
 def test_the_command_shows_a_table_and_leaves_it_with_the_pictures(
@@ -130,7 +146,7 @@ def test_the_command_shows_a_table_and_leaves_it_with_the_pictures(
     assert (result.exit_code, result.stderr) == (0, "")
     assert asked == [True] * len(parts)
     names = sorted(name for found in parts for name in found.pictures)
-    assert {f"prodding-{name}" for name in ("bursts", "gain", "mean", "worst")} <= set(names)
+    assert {f"prodding-{name}" for name in ("autopilot", "bursts", "gain", "mean", "set-aside", "worst")} <= set(names)
     assert sorted(path.name for path in out.iterdir()) == [
         *(f"{name}.png" for name in names), "results.csv", "results.md"
     ]  # fmt: skip

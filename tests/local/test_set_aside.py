@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from panewise.experiments.set_aside import set_aside
 
 import panewise as pw
-from panewise.experiments.set_aside import set_aside
 from panewise.local.delivery import Delivered, deliver
 from panewise.local.queue import Queue
 from panewise.local.stream import LocalStream

@@ -11,6 +11,7 @@ from pathlib import Path
 import matplotlib as mpl
 
 from panewise.experiments.prodding.aggressiveness import by_aggressiveness
+from panewise.experiments.prodding.aside import set_aside
 from panewise.experiments.prodding.autopilot import on_autopilot
 from panewise.experiments.prodding.bursts import in_bursts
 from panewise.experiments.prodding.lengths import by_length
@@ -21,7 +22,7 @@ from panewise.plots.style import STYLE
 
 __all__ = ["PARTS", "run"]
 
-PARTS: tuple[Part, ...] = (delayed_traffic, by_length, by_aggressiveness, in_bursts, on_autopilot)
+PARTS: tuple[Part, ...] = (delayed_traffic, by_length, by_aggressiveness, in_bursts, set_aside, on_autopilot)
 _FINE = 1_000
 """In how many steps it is told how far a part is."""
 
