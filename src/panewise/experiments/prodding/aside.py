@@ -34,8 +34,8 @@ _ON_TIME = 0.25
 _MICROS = 1_000_000
 _NOTE = (
     "Of the published prototype only the shape is known, and it dropped what it set aside; here every row is processed "
-    "in the end, so that final answers of bursts come later, and are exact. Late: more than a quarter of a second after "
-    "the end of the window, which is when somebody prods."
+    "in the end, so that final answers of bursts come later, and are exact. Late: more than a quarter of a second "
+    "after the end of the window, which is when somebody prods."
 )
 
 
