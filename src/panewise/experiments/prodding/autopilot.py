@@ -26,9 +26,9 @@ _CLOSE = 0.02
 _TEN = 10
 
 _NOTE = (
-    "Nothing was published. In the second half rows come late in each slide, four times as dense at its end, so that the "
-    "same share of it loses four times as much. Settled: from there on the mean accuracy of any ten windows is within "
-    "two points of 95 %."
+    "Nothing was published. In the second half rows come late in each slide, four times as dense at its end, so that "
+    "the same share of it loses four times as much. Settled: from there on the mean accuracy of any ten windows is "
+    "within two points of 95 %."
 )
 
 
