@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from panewise.experiments.set_aside import set_aside
 
 import panewise as pw
 from panewise.local.delivery import Delivered, deliver
@@ -188,12 +186,3 @@ def test_a_delivery_sets_a_burst_aside() -> None:
     assert finals["with"][1][1] == pytest.approx(2.4, abs=0.5)
     assert finals["with"][0][0] == 10
     assert finals["with"][0][1] > 4.5
-
-
-def test_windows_after_a_burst_are_on_time(tmp_path: Path) -> None:
-    without, with_ = set_aside(tmp_path, quick=True)
-    assert (tmp_path / "set-aside.png").stat().st_size > 10_000
-    assert without["windows"] == with_["windows"] == 60
-    assert without["late, of others"] >= 10
-    assert with_["late, of others"] == 0
-    assert with_["windows with early answers"] * 2 < without["windows with early answers"]

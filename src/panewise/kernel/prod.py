@@ -258,7 +258,9 @@ class Ledger:
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
         share = np.asarray(taken.column("share").to_numpy(zero_copy_only=False), np.float64)
-        of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64).reshape(len(near), len(met))
+        of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64).reshape(
+            len(near), len(met)
+        )
         return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), Learned(share, of_all.T)
 
     def _gain(self, seconds: Array, final: Array) -> None:
