@@ -13,7 +13,7 @@ from panewise.spec.aside import SetAside
 
 __all__ = ["Queue", "Served"]
 
-_PIECES = 2_000
+_PIECES = 500
 """Into how many pieces all rows are cut, at least, where results are timed."""
 
 
