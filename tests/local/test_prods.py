@@ -8,6 +8,7 @@ import pytest
 
 import panewise as pw
 from panewise.kernel.answers import ProdProgress
+from panewise.kernel.windowshard import new_shard
 from panewise.local.delivery import deliver
 from panewise.local.stream import LocalStream
 
@@ -64,6 +65,55 @@ def test_an_uncertain_frame_that_never_comes_is_forgotten() -> None:
     found = stream.feed(rows((9, 0)))
     assert not len(found)
     assert stream.state_bytes < before
+
+
+def held(stream: LocalStream) -> int:
+    """How many early answers wait for their final ones."""
+    assert stream._layout is not None
+    prodding = new_shard(stream._layout, 1, stream._state[0]).prodding
+    assert prodding is not None
+    return len(prodding.ledger.held)
+
+
+def test_an_uncertain_window_that_never_comes_is_forgotten() -> None:
+    """By rank, another row ends a window when one comes before it; over frames, a frame is taken back."""
+    ranked = LocalStream(pw.slide_by_tuple_windows(10, every=2).at("t", pw.slack(20)), SUM, prods=True)
+    assert ranked.feed(rows((5, 1), (12, 1)), prod={}).column("certain").to_pylist() == [False]
+    ranked.feed(rows((3, 1)))
+    assert held(ranked) == 1
+    ranked.feed(rows((50, 1)))
+    assert held(ranked) == 0
+    frames = pw.threshold_frames("v > 0", min_rows=2).at("t", pw.slack(20))
+    over = LocalStream(frames.then(pw.tumbling_windows(10).agg(n="count(*)")), prods=True)
+    assert len(over.feed(rows((1, 1), (3, 1)), prod={})) == 1
+    over.feed(rows((2, 0), (4, 0)))
+    assert held(over._links[-1][1]) == 1
+    over.feed(rows((50, 0)))
+    assert held(over._links[-1][1]) == 0
+
+
+def test_segments_that_start_together_have_their_own_early_answers() -> None:
+    landmarks = LocalStream(pw.landmark_windows(10).at("t", pw.slack(100)), SUM, prods=True)
+    landmarks.feed(rows((3, 4), (14, 2)), prod={})
+    landmarks.feed(rows((4, 4)))
+    told = landmarks.finish().to_pylist()
+    assert [row["total"] for row in told] == [8, 10]
+    assert [[each["accuracy"]["total"] for each in row["early"]] for row in told] == [[0.5], [0.6]]
+    ties = LocalStream(pw.delta_frames({"v": 5}).at("t", pw.slack(100)), SUM, prods=True)
+    ties.feed(rows((2, 10), (2, 20)), prod={})
+    ties.feed(rows((3, 20)))
+    told = ties.finish().to_pylist()
+    assert [row["total"] for row in told] == [10, 40]
+    assert [[each["accuracy"]["total"] for each in row["early"]] for row in told] == [[1.0], [0.5]]
+
+
+def test_an_update_is_not_the_final_answer() -> None:
+    plan = pw.threshold_frames("v > 0").at("t", pw.slack(0))
+    stream = LocalStream(plan, SUM, prods=True, emit="updates")
+    stream.feed(rows((1, 4), (2, 4)), prod={})
+    told = stream.feed(rows((3, 8), (4, 0), (5, 0))).to_pylist()
+    assert [(row["status"], row["total"], row["early"] is None) for row in told] == [("final", 16, False)]
+    assert [each["accuracy"]["total"] for each in told[0]["early"]] == [0.5]
 
 
 def test_prods_go_through_the_state() -> None:

@@ -1,4 +1,7 @@
-"""Prods: final answers never depend on them, and an early one is the definition applied to the rows so far."""
+"""Prods: final answers never depend on them, and an early one is the definition applied to the rows so far.
+
+What it calls certain comes.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +49,10 @@ def _alike(a: dict, b: dict) -> bool:
 
 
 def check(plan: PlanSpec, batches: list[pa.Table], prods: list[Any], shards: int) -> None:
-    """Both properties, of rows in micro-batches, each with a prod behind it or none."""
+    """All of it, of rows in micro-batches, each with a prod behind it or none."""
     asked, quiet = LocalStream(plan, AGG, shards=shards, prods=True), LocalStream(plan, AGG, shards=shards)
     of_rows = replace(plan, punctuation=None)
-    seen, sent = batches[0].slice(0, 0), []
+    seen, sent, sure = batches[0].slice(0, 0), [], []
     for rows, prod in zip(batches, prods, strict=True):
         told = asked.feed(rows, prod=prod).to_pylist()
         finals = [bare(row, ids=True) for row in told if row["timing"] == "final"]
@@ -57,6 +60,7 @@ def check(plan: PlanSpec, batches: list[pa.Table], prods: list[Any], shards: int
         seen, sent = pa.concat_tables([seen, rows]), sent + finals
         early = [row for row in told if row["timing"] == "early"]
         assert all(row["segment"]["id"] is not None or not row["certain"] for row in early)
+        sure += [_named(row) for row in early if row["certain"]]
         so_far = [bare(row, ids=False) for row in pw.segments_local(of_rows, seen, AGG).to_pylist()]
         open_ones = missing(so_far, [bare(row, ids=False) for row in sent])
         if prod is not None:
@@ -70,6 +74,11 @@ def check(plan: PlanSpec, batches: list[pa.Table], prods: list[Any], shards: int
     others = [bare(row, ids=True) for row in quiet.finish().to_pylist()]
     assert not missing(ends, others)
     assert not missing(others, ends)
+    assert set(sure) <= {_named(row) for row in sent + ends}
+
+
+def _named(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["k"], row["segment"]["id"], row["segment"]["start"]
 
 
 def _asks(prod: dict[str, Any], row: dict[str, Any]) -> bool:

@@ -35,6 +35,8 @@ __all__ = [
 
 Measure = Callable[[Array, Array, Array], Array]
 """Early values, final values, and the seconds between the two, to accuracies."""
+About = tuple[Array, Array, Array]
+"""What answers are about: slots, starts, and which of those that start there, of windows by their ids."""
 
 _SECOND = 1_000_000
 TOLD = ("timing", "number", "certain", "latency", "early")
@@ -192,8 +194,8 @@ def early_type(outputs: pa.Schema) -> pa.DataType:
 class Ledger:
     """Early answers that wait for their final ones, and what has come of those that met."""
 
-    def __init__(self, outputs: pa.Schema, progress: Progress, measure: Any = None) -> None:
-        self._outputs, self._progress = outputs, progress
+    def __init__(self, outputs: pa.Schema, progress: Progress, measure: Any = None, windows: bool = False) -> None:
+        self._outputs, self._progress, self._windows = outputs, progress, windows
         named: dict[str, Measure] = measure if isinstance(measure, dict) else {}
         other = accuracy if measure is None or named else measure
         self._measures = [named.get(name, other) for name in outputs.names]
@@ -205,45 +207,58 @@ class Ledger:
         """Of how many both latencies are known; the sums of early ones, of final ones, and of gains."""
 
     def _empty(self) -> pa.Table:
-        own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype)), ("number", pa.int64())]
-        told = [("clock", pa.int64()), ("share", pa.float64())]
+        own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype)), ("which", pa.int64())]
+        told = [("number", pa.int64()), ("clock", pa.int64()), ("share", pa.float64())]
         return pa.schema([*own, *told, *self._outputs]).empty_table()
 
-    def put(self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int, share: Array) -> Array:
+    def about(self, slots: Array, start: Array, ids: Array) -> About:
+        """What all answers of a time are about."""
+        if self._windows:
+            return slots, start, ids
+        # the id of a frame may still change; those that start at one instant come in their order
+        found, _ = codes([pa.array(slots), pa.array(start)], len(slots))
+        order = np.argsort(found, kind="stable")
+        which = np.empty(len(slots), np.int64)
+        which[order] = np.arange(len(slots)) - np.searchsorted(found[order], found[order])
+        return slots, start, which
+
+    def _beside(self, given: Sequence[Array]) -> tuple[Array, Array]:
+        """A number for each that is given, and one for each that is held: equal if they are, in what is given."""
+        named = zip(given, ("slot", "start", "which"), strict=False)
+        both = [pa.concat_arrays([pa.array(each), in_one(self.held.column(name))]) for each, name in named]
+        count = len(given[0])
+        found, _ = codes(both, count + len(self.held))
+        return found[:count], found[count:]
+
+    def put(self, about: About, values: Sequence[pa.Array], clock: int, share: Array) -> Array:
         """Early answers; the number of each among those about the same segment.
 
         `share` is how aggressive the prodder was that asked for it; null if it was another.
         """
-        both = [
-            pa.concat_arrays([in_one(self.held.column(n)), pa.array(a)]) for n, a in (("slot", slots), ("start", start))
-        ]
-        found, _ = codes(both, len(self.held) + len(slots))
-        before = np.bincount(found[: len(self.held)], minlength=int(found.max(initial=0)) + 1)
-        number = before[found[len(self.held) :]]
-        told = [pa.array(np.full(len(slots), clock)), pa.array(share, mask=np.isnan(share))]
-        cells = [pa.array(slots), pa.array(start), pa.array(number), *told, *values]
-        more = pa.Table.from_arrays(cells, schema=self.held.schema)
+        mine, others = self._beside(about)
+        count = len(mine)
+        number = np.bincount(others, minlength=count + len(others))[mine]
+        told = [pa.array(number), pa.array(np.full(count, clock)), pa.array(share, mask=np.isnan(share))]
+        more = pa.Table.from_arrays([*map(pa.array, about), *told, *values], schema=self.held.schema)
         self.held = pa.concat_tables([self.held, more]).combine_chunks()
-        self.totals["early"] += len(slots)
+        self.totals["early"] += count
         return number
 
-    def match(
-        self, slots: Array, start: Array, values: Sequence[pa.Array], clock: int, latency: Array
-    ) -> tuple[pa.Array, Learned]:
+    def match(self, about: About, values: Sequence[pa.Array], clock: int, latency: Array) -> tuple[pa.Array, Learned]:
         """Final answers; of each, what is told of the early ones, and what a prodder learns from them."""
-        kind, held = early_type(self._outputs), self.held
-        if not len(held) or not len(slots):
-            return pa.nulls(len(slots), kind), Learned(np.empty(0), np.empty((0, len(self._outputs))))
-        both = [pa.concat_arrays([pa.array(a), in_one(held.column(n))]) for n, a in (("slot", slots), ("start", start))]
-        found, _ = codes(both, len(slots) + len(held))
-        finals = np.full(int(found.max()) + 1, -1)
-        finals[found[: len(slots)]] = np.arange(len(slots))
-        owner = finals[found[len(slots) :]]
+        kind, held, count = early_type(self._outputs), self.held, len(about[0])
+        if not len(held) or not count:
+            return pa.nulls(count, kind), Learned(np.empty(0), np.empty((0, len(self._outputs))))
+        mine, others = self._beside(about)
+        finals = np.full(count + len(held), -1)
+        finals[mine] = np.arange(count)
+        owner = finals[others]
         met = np.flatnonzero(owner >= 0)
         # those of one segment one after another, in their order
         met = met[np.lexsort((np.asarray(held.column("number").to_numpy())[met], owner[met]))]
         owner, taken = owner[met], held.take(pa.array(met))
         self.held = held.filter(pa.array(np.isin(np.arange(len(held)), met, invert=True))).combine_chunks()
+        self._move_up(about)
         seconds = (clock - np.asarray(taken.column("clock").to_numpy())) / _SECOND
         self._gain(seconds, latency[owner])
         near = self._near(taken, [in_one(final).take(pa.array(owner)) for final in values], seconds)
@@ -254,14 +269,22 @@ class Ledger:
             pa.StructArray.from_arrays(near, fields=list(of_each)) if near else pa.array([{}] * len(met), of_each)
         )
         rows = pa.StructArray.from_arrays(told, fields=list(kind.value_type))
-        counts = np.bincount(owner, minlength=len(slots))
+        counts = np.bincount(owner, minlength=count)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
         lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
         share = np.asarray(taken.column("share").to_numpy(zero_copy_only=False), np.float64)
-        of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64).reshape(
-            len(near), len(met)
-        )
-        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), Learned(share, of_all.T)
+        of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64)
+        learned = Learned(share, of_all.reshape(len(near), len(met)).T)
+        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), learned
+
+    def _move_up(self, finals: About) -> None:
+        """Of those that start at one instant, so many fewer are to come."""
+        if self._windows or not len(self.held):
+            return
+        mine, others = self._beside(finals[:2])
+        fewer = np.bincount(mine, minlength=len(mine) + len(others))[others]
+        which = pa.array(np.asarray(self.held.column("which").to_numpy()) - fewer)
+        self.held = self.held.set_column(self.held.column_names.index("which"), "which", which)
 
     def _gain(self, seconds: Array, final: Array) -> None:
         """Count latencies, where a final one is known and is none."""
@@ -288,7 +311,8 @@ class Ledger:
         if len(self.held):
             start = np.asarray(self.held.column("start").to_numpy())
             slots = np.asarray(self.held.column("slot").to_numpy())
-            self.held = self.held.filter(pa.array(start > passed[slots])).combine_chunks()
+            # one that starts just after an instant has that for its start, not included
+            self.held = self.held.filter(pa.array(start >= passed[slots])).combine_chunks()
 
     def facts(self) -> dict[str, Any]:
         """What was counted, as JSON takes it."""

@@ -31,7 +31,8 @@ class Prodding:
         self._layout, self._progress, self._emitter = layout, layout.progress, layout.emitter
         names = [name for name, _ in layout.agg]
         outputs = pa.schema([self._emitter.schema.field(name) for name in names])
-        self.ledger = Ledger(outputs, self._emitter.progress, layout.prods.accuracy)
+        windows = isinstance(layout.plan.scheme, WindowScheme)
+        self.ledger = Ledger(outputs, self._emitter.progress, layout.prods.accuracy, windows)
         spec = layout.prods.prodder
         self.schedule = None if spec is None else Schedule(spec, self._progress)
         self._share = np.empty(0)
@@ -58,7 +59,15 @@ class Prodding:
         """Final answers, with what is told of the early ones."""
         made, count = self._emitter.batch(keys, found), len(found)
         latency = self._latency(made, clock)
-        met, learned = self.ledger.match(found.group, found.start, self._values(made), clock, latency)
+        # an update is not the last word on what early answers were about; a fragment is
+        settled = np.ones(count, bool)
+        if self._layout.emit.mode == "updates":
+            settled = (found.flags & sg.PARTIAL_FLAG) == 0
+        last = found.of(settled)
+        about = self.ledger.about(last.group, last.start, last.ids)
+        values = [each.filter(pa.array(settled)) for each in self._values(made)]
+        met, learned = self.ledger.match(about, values, clock, latency[settled])
+        met = met.take(pa.array(np.cumsum(settled) - 1, mask=~settled))
         if self.schedule is not None:
             self.schedule.learn(learned)
         told = [pa.array(["final"] * count), pa.nulls(count, pa.int64()), pa.array(np.ones(count, bool))]
@@ -94,12 +103,14 @@ class Prodding:
         self.answered = None
         if not wanted.any():
             return None, answered
+        group, start, which = self.ledger.about(found.group, found.start, found.ids)
+        about = (group[wanted], start[wanted], which[wanted])
         found, certain, share = found.of(wanted), certain[wanted], share[wanted]
         self.answered = found
         made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), certain)
         number = np.zeros(len(found), np.int64)
         if not self._layout.prods.passes:
-            number = self.ledger.put(found.group, found.start, self._values(made), clock, share)
+            number = self.ledger.put(about, self._values(made), clock, share)
         schema, latency = self._layout.schema, self._latency(made, clock)
         told = [pa.array(["early"] * len(found)), pa.array(number), pa.array(certain)]
         told += [pa.array(latency, mask=np.isnan(latency)), pa.nulls(len(found), schema.field("early").type)]
@@ -112,7 +123,8 @@ class Prodding:
         """Let go of early answers whose final ones can't come any more."""
         if final:
             self.ledger.held = self.ledger.held.slice(0, 0)
-        elif not isinstance(self._layout.plan.scheme, WindowScheme):
+        elif not isinstance(self._layout.plan.scheme, RowWindows):
+            # windows that rows end by rank, or over frames, may never come either
             self.ledger.forget(passed)
 
     def figures(self, answered: Array | None) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from panewise.kernel.sequence import Layout, Reader, tied
 from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
 from panewise.spec.emit import Emit
+from panewise.spec.frames import ChainFrames
 from panewise.spec.punctuate import Scheduled
 
 __all__ = ["ASKED", "PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
@@ -284,17 +285,26 @@ class Shard:
         return found, certain(found)
 
     def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:
-        """Which segments are certain to come: of those under way, the ones that a part could be sent of."""
+        """Which segments are certain to come: of those under way, the ones that a part could be sent of.
+
+        No part is sent of minimal frames: of these it is what would come if nothing but the rows passed so far did.
+        """
         count, layout = len(self._table), self._layout
-        operator = SegmentOperator(layout.plan.scheme, self._progress, layout.aggregation, Emit("updates"))
+        scheme = layout.plan.scheme
+        minimal = isinstance(scheme, ChainFrames) and scheme.closing == "include"
+        operator = SegmentOperator(scheme, self._progress, layout.aggregation, Emit("final" if minimal else "updates"))
         operator.restore(dict(state))
         reached = self._arrivals.until
         promised = (reached > self._progress.nothing, reached, self._progress.above(reached))
-        offsets, ends = np.zeros(count + 1, np.int64), np.zeros(count, bool)
+        offsets, ends = np.zeros(count + 1, np.int64), np.full(count, minimal)
         none = np.empty(0, self._progress.dtype)
         page = self._reader.page(self._reader.empty(), none, offsets, np.arange(count), ends, promised)
         sure = operator.on_page(page)
+        sure = sure.of((sure.flags & sg.REMAINDER_FLAG) == 0)
         known = set(zip(sure.group.tolist(), sure.start.tolist(), strict=True))
+        # a gap goes up to a run that is not decided yet, or on through it: it comes in any case
+        gaps = (state["carried_1"][:, 1] & sg.GAP_FLAG) != 0
+        known |= set(zip(state["carried_owners"][gaps].tolist(), state["carried_0"][gaps, 0].tolist(), strict=True))
 
         def certain(found: Any) -> Array:
             named = zip(found.group.tolist(), found.start.tolist(), strict=True)

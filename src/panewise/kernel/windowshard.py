@@ -223,6 +223,15 @@ class _TupleShard(_AnyOrder):
         self._range = layout.progress.amount("range", layout.plan.scheme.range)
         return TupleOperator(layout.plan.scheme, layout.progress, layout.aggregation)
 
+    def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:
+        scheme = self._layout.plan.scheme
+        assert isinstance(scheme, TupleWindows)
+        if scheme.every == 1 or scheme.numbered is not None:
+            return super()._certain(state)
+        # by rank, any row before it may make another row end a window
+        soonest = self._progress.above(self._arrivals.until)
+        return lambda found: found.end <= soonest[found.group]
+
     def _take(self, rows: pa.Table, slots: Array, at: Array, inputs: Any) -> None:
         self._operator.take(slots, at, inputs, len(self._table), _numbers(rows))
 
