@@ -2,10 +2,12 @@
 
 A slow operator takes 4 ms for a row: 250 in a second, where 100 come, but for bursts of 1,500 more in each of two
 seconds. The maximum over five seconds, every second; whoever waits prods a quarter of a second after a window's end.
+`python -m panewise.experiments.set_aside FOLDER` prints the table, and draws the picture into the folder.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -126,3 +128,8 @@ def _draw(path: Path, runs: dict[str, _Run], starts: list[int]) -> None:
     panels[1].set_xlabel("end of the window, s")
     figure.savefig(path, dpi=150)
     plt.close(figure)
+
+
+if __name__ == "__main__":
+    for name, *told in zip(*(row.items() for row in set_aside(Path(sys.argv[1]))), strict=True):
+        print(name[0], name[1], *(value for _, value in told), sep=" | ")
