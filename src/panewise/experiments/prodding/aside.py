@@ -2,12 +2,10 @@
 
 A slow operator takes 4 ms for a row: 250 in a second, where 100 come, but for bursts of 1,500 more in each of two
 seconds. The maximum over five seconds, every second; whoever waits prods a quarter of a second after a window's end.
-`python -m panewise.experiments.set_aside FOLDER` prints the table, and draws the picture into the folder.
 """
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,16 +130,6 @@ def _picture(runs: dict[str, _Run], starts: list[int]) -> Figure:
         axes.set_axisbelow(True)
         axes.margins(x=0.01)
     panels[1].set_xlabel("end of the window, s")
-<<<<<<< HEAD:src/panewise/experiments/prodding/aside.py
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=3, frameon=False, borderpad=0)
     return figure
-=======
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-if __name__ == "__main__":
-    for name, *told in zip(*(row.items() for row in set_aside(Path(sys.argv[1]))), strict=True):
-        print(name[0], name[1], *(value for _, value in told), sep=" | ")
->>>>>>> 938a96b5056ed127ca1b3c53a028733886ca6af5:src/panewise/experiments/set_aside.py
