@@ -144,6 +144,7 @@ def test_story(story: Story, executor: str, request: pytest.FixtureRequest) -> N
 def test_there_are_enough_stories() -> None:
     assert len(STORIES) >= 200
     assert sum(story.steps is not None for story in STORIES) >= 50
+    assert sum(story.prodded for story in STORIES) >= 50
     assert sum(story.must_fail for story in STORIES) >= 8
 
 
