@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import panewise as pw
 from panewise.kernel import window_oracle
+from panewise.kernel.follow import Follow
 from panewise.local.stream import LocalStream
 
 fewer = settings(max_examples=max(settings.default.max_examples // 2, 1))
@@ -195,3 +196,23 @@ def test_where_nothing_or_everything_is_known_that_is_passed_on(plan: pw.Plan) -
     stream = LocalStream(plan)
     found = pa.concat_tables([stream.feed(rows), stream.finish()])
     assert plain(found) == plain(pw.segments_local(plan, rows))
+
+
+@pytest.mark.parametrize(
+    ("following", "instants"),
+    [
+        (pw.tumbling_windows(10), pa.array([-17, 0, 17, None, 2**62], pa.int64())),
+        (pw.tumbling_windows(0.5), pa.array([-1.3, 0.0, 0.7, None, 1e300], pa.float64())),
+        (pw.tumbling_windows("1 hour"), pa.array([-17, 17, None, 5_000_000_001], pa.timestamp("us", tz="UTC"))),
+        (pw.tumbling_windows("7 days"), pa.array([-17, 17, None], pa.int32()).cast(pa.date32())),
+        (pw.session_frames(gap=10), pa.array([-17, 17, None], pa.int64())),
+    ],
+)
+def test_a_plan_in_between_passes_on_what_is_asked_for(following: pw.Plan, instants: pa.Array) -> None:
+    """As it was said: the next plan's windows may end where none of its own do."""
+    bounds = [(name, instants.type) for name in ("start", "end")]
+    segment = pa.struct([("id", pa.int64()), *bounds, ("bounds", pa.string())])
+    follow = Follow(following, pa.schema([("segment", segment), ("rows", pa.int64())]))
+    passed = follow.asked_on(instants)
+    back = passed if follow.grid is None else follow.asked_back(pa.chunked_array([passed]))
+    assert back.equals(instants)

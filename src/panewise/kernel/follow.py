@@ -20,6 +20,7 @@ from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress, progress_of
 from panewise.kernel.sequence import ORDER, check_ties
 from panewise.kernel.tally import ranks
+from panewise.kernel.tuples import number_of
 from panewise.kernel.windows import Grid, check_count, grid_of
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
@@ -186,13 +187,21 @@ class Follow:
         found[known] = self.grid.pane_of(self.progress.numbers(until.drop_null())) // self.grid.panes[0]
         return pa.array(found, mask=~known)
 
-    def asked_back(self, ids: pa.ChunkedArray) -> pa.Array:
-        """What is asked for by ids, by the instants that they stand for."""
-        assert self.grid is not None
-        column = in_one(ids)
-        known = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-        ends = self.grid.edges(np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)))
-        return pc.if_else(pa.array(known), self.progress.bounds(ends), pa.scalar(None, self.progress.type))
+    def asked_on(self, until: pa.Array) -> pa.Array:
+        """The same for a plan that tells all that is open, and only passes it on: the instants, as numbers."""
+        if self.grid is None:
+            return until
+        known = np.asarray(until.is_valid().to_numpy(zero_copy_only=False))
+        found = np.zeros(len(until), np.int64)
+        # an id would be less than what was said, unless it ends just there
+        found[known] = ranks(self.progress.numbers(until.drop_null()))
+        return pa.array(found, mask=~known)
+
+    def asked_back(self, passed: pa.ChunkedArray) -> pa.Array:
+        """The inverse of `asked_on`, where segments meet windows."""
+        column = in_one(passed)
+        instants = number_of(np.array(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)), self.progress)
+        return pc.if_else(column.is_valid(), self.progress.bounds(instants), pa.scalar(None, self.progress.type))
 
     def passed(self, passed: tuple[Any, Any]) -> tuple[Any, Any]:
         """How far results have come, by their starts and ends: of window-ids, by the bounds of the next window."""

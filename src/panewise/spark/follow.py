@@ -57,10 +57,10 @@ def _fields(found: DataFrame) -> list[str]:
     return cast(T.StructType, found.schema[PUNCTUATION].dataType).names
 
 
-def followed(follow: Follow, found: DataFrame, keys: Sequence[str] = ()) -> DataFrame:
+def followed(follow: Follow, found: DataFrame, keys: Sequence[str] = (), last: bool = True) -> DataFrame:
     """Segments as rows; and progress, where it is among them, as rows that say where it comes from.
 
-    So are prods, which name the keys of the plan before.
+    So are prods, which name the keys of the plan before, and ask for segments of the last.
     """
     passes, asks = PUNCTUATION in found.columns, ASKED in _fields(found)
     kinds = {field.name: field.dataType for field in found.schema.fields}
@@ -78,7 +78,7 @@ def followed(follow: Follow, found: DataFrame, keys: Sequence[str] = ()) -> Data
                 table = table.filter(pc.is_null(table.column(PUNCTUATION))).drop_columns([PUNCTUATION])
                 yield from _padded(_progress(follow, told), arrow)
                 if asks:
-                    yield from _padded(_prods(follow, told, keys), arrow)
+                    yield from _padded(_prods(follow, told, keys, last), arrow)
                     early = follow.rows(without_told(table, "early"))
                     kinds = pa.array(np.full(len(early), EARLY, np.int8))
                     yield from _padded(early.append_column(KIND, kinds), arrow)
@@ -103,14 +103,15 @@ def _progress(follow: Follow, told: pa.Table) -> pa.Table:
     return pa.table({follow.plan().ordered_by: found, **told})
 
 
-def _prods(follow: Follow, told: pa.Table, keys: Sequence[str]) -> pa.Table:
+def _prods(follow: Follow, told: pa.Table, keys: Sequence[str], last: bool) -> pa.Table:
     """Prods as rows of the next plan: of the keys that it has too."""
     given = in_one(told.column(PUNCTUATION)).field(ASKED).drop_null()
     asked = pa.concat_tables([load(each.as_py())[0][ASKED] for each in given]) if len(given) else None
     at = follow.plan().ordered_by
     if asked is None:
         return pa.table({at: pa.nulls(0), KIND: pa.array([], pa.int8())})
-    columns = {at: follow.asked_at(in_one(asked.column("at"))), KIND: pa.array(np.full(len(asked), PROD, np.int8))}
+    until = (follow.asked_at if last else follow.asked_on)(in_one(asked.column("at")))
+    columns = {at: until, KIND: pa.array(np.full(len(asked), PROD, np.int8))}
     names = [name for name in follow.following.keys if name in keys]
     return pa.table({**columns, **{name: asked.column(f"k{keys.index(name)}") for name in names}})
 
@@ -145,7 +146,7 @@ def _bounded(follow: Follow, told: pa.ChunkedArray) -> pa.Array:
 
 
 def _back(follow: Follow, asked: bytes | None) -> bytes | None:
-    """Prods for window-ids as prods for instants."""
+    """Prods as they were before a plan that had window-ids for instants."""
     if asked is None:
         return None
     table = load(asked)[0][ASKED]

@@ -171,7 +171,7 @@ def segments(
         passed = follow.plan(Passed(SHARDS if before is None else before))
         sent, passes = emit if last else FINAL_ONLY, punctuations or not last
         early = None if prods is None else later_of(prods, last)
-        rows = followed(follow, found, plan.chain()[i].keys)
+        rows = followed(follow, found, plan.chain()[i].keys, last)
         made = _segments(passed, rows, None, sent, False, passes, shards, None, None, early)
         found = bounded(follow, made)
     return found
