@@ -12,7 +12,7 @@ import panewise as pw
 from panewise.kernel.windows import Grid
 from panewise.local.stream import LocalStream
 from properties.streams import AGG, VALUES
-from properties.test_prods import bare, missing
+from properties.test_prods import bare, fewer, missing
 from properties.test_window_ids import plan_of
 
 NAMES = {"k": pa.int64(), "t": pa.int64(), "x": pa.float64(), "i": pa.int64()}
@@ -61,6 +61,7 @@ def check_grammar(results: list[dict[str, Any]], passed: tuple[Any, Any], ranges
         assert not any(after < end <= until for after, until in ranges)
 
 
+@fewer
 @given(data=st.data())
 def test_final_results_are_the_same(data: st.DataObject) -> None:
     """Whatever the order of arrival, rows that come too late among them; the state is read anew in each micro-batch."""
