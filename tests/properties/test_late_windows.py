@@ -16,6 +16,7 @@ from panewise.kernel import window_oracle
 from panewise.kernel.windows import Grid
 from panewise.local.stream import LocalStream
 from properties.streams import AGG, CALLS
+from properties.test_prods import fewer
 from properties.test_window_ids import VALUES, WHOLES, Rows, as_rows, plan_of, same, table, tidy, told
 
 HOW = st.sampled_from(["generous", "generous", "consistent", "per key"])
@@ -106,6 +107,7 @@ def ids_of(grid: Grid, t: float) -> set[int]:
     return found
 
 
+@fewer
 @given(data=st.data(), unit=UNITS)
 def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataObject, unit: float) -> None:
     """Consistent leaves a late row out of all its windows, generous out of those that are complete."""
@@ -142,6 +144,7 @@ def test_rows_later_than_promised_are_missing_where_the_rule_says(data: st.DataO
     check_late(stream, late)
 
 
+@fewer
 @given(data=st.data(), real=st.booleans(), every=st.integers(1, 3), numbered=st.booleans())
 def test_late_rows_of_windows_that_rows_end(data: st.DataObject, real: bool, every: int, numbered: bool) -> None:
     """A late row ends no window, and has no rank; it is in those that end later, unless slack is consistent."""
@@ -194,6 +197,7 @@ def ends_of(rows: list[tuple[int, float, int | None]], every: int, numbered: boo
     return ends
 
 
+@fewer
 @given(data=st.data(), partitioned=st.booleans(), size=st.integers(1, 6), slide=st.integers(1, 6))
 def test_late_rows_are_in_no_window_of_rows(data: st.DataObject, partitioned: bool, size: int, slide: int) -> None:
     """Rows are numbered as if those had not come."""

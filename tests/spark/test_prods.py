@@ -40,7 +40,7 @@ def stream_of(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-@pytest.mark.parametrize("shards", [1, 4])
+@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_answers_are_counted_and_compared(spark: SparkSession, tmp_path: Path, shards: int) -> None:
     stream = stream_of(spark, tmp_path / "rows")
     plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
@@ -68,6 +68,7 @@ def test_answers_are_counted_and_compared(spark: SparkSession, tmp_path: Path, s
     assert (tmp_path / "accuracy.png").stat().st_size > 5_000
 
 
+@pytest.mark.slow
 def test_accuracies_are_a_stream_too(spark: SparkSession, tmp_path: Path) -> None:
     """One row when the final answer comes, to any sink."""
     plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))

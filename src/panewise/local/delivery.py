@@ -38,8 +38,6 @@ __all__ = ["Delivered", "deliver", "instants", "punctuated"]
 
 Seconds = Union[Sequence[float], Array]
 _SECOND = 1_000_000
-_LEAST = 1e-6
-"""The least time of the clock, in seconds: what is due is due by then, whatever was rounded."""
 _STEPS = 2_000
 """How often it is looked what has come out, where it is not known when something may."""
 _UNITS = {"micros": 1 / _SECOND, "days": 86_400.0, "whole": 1.0, "real": 1.0}
@@ -251,8 +249,11 @@ class _Asked:
     def _tick(self) -> float:
         if self._spec is None:
             return np.inf
-        share = self._stream.prods.aggressiveness
-        return (self._slide - ((self._spec.aggressiveness or 0.0) if share is None else share)) * self._every + _LEAST
+        share, every = self._stream.prods.aggressiveness, self._spec.every.micros
+        # in whole microseconds, as the prodder itself counts
+        return (
+            self._slide * every - round(((self._spec.aggressiveness if share is None else share) or 0.0) * every)
+        ) / _SECOND
 
     @property
     def when(self) -> float:
