@@ -132,7 +132,7 @@ def test_all_is_counted_and_compared() -> None:
     assert not len(stream.feed(clock=101, prod={"until": 9}))
     assert stream.prods.unanswered == 1
     stream.feed(clock=102, prod=[{"v": 1}, {"until": 10}, {"v": 7}])
-    assert (stream.prods.prods, stream.prods.unanswered, stream.prods.early) == (4, 1, 2)
+    assert (stream.prods.prods, stream.prods.unanswered, stream.prods.early) == (4, 2, 2)
     stream.feed(rows((3, 2)), clock=104)
     assert stream.prods.accuracy["n"].mean is None
     told = stream.feed(final=True, clock=110).to_pylist()
@@ -142,7 +142,7 @@ def test_all_is_counted_and_compared() -> None:
     assert prods.accuracy["n"].mean == pytest.approx((1 + 2 / 3) / 2)
     assert (prods.early_latency, prods.final_latency, prods.gain) == (2.0, 10.0, pytest.approx(0.8))
     assert str(prods).splitlines() == [
-        "prods: 4 asked, 2 early answers, 2 of them final by now",
+        "prods: 4 asked, 2 early answers, 2 of them final by now, 2 found nothing to answer",
         "accuracy: n: 83.3%, worst 66.7%",
         "early answers: 2.0 s after the first row, final ones 10.0 s (80.0% gained)",
     ]

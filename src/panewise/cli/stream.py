@@ -195,7 +195,8 @@ def run(spark: SparkSession, job: Job, stream: StreamOptions, live: bool = False
     }
     sources = read_all(spark, job)
     if job.fill is None:
-        found = job.plan.segments(sources["source"], dict(job.agg), prods=stream.prods, **options)
+        asked = {"prods": stream.prods, "set_aside": stream.set_aside}
+        found = job.plan.segments(sources["source"], dict(job.agg), **asked, **options)
     else:
         found = filled(job, job.fill, sources, **options)
     once = stream.trigger == "once"

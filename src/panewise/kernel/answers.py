@@ -33,7 +33,10 @@ class ProdProgress:
 
     prods: int = 0
     unanswered: int = 0
-    """Of the latest micro-batch: prods that found nothing to answer, because they came too early, or too late."""
+    """Prods that found nothing to answer, because they came too early, or too late.
+
+    On Spark: of the micro-batches that the query, or whoever watches it, remembers.
+    """
     early: int = 0
     matched: int = 0
     """Early answers whose final ones have come, on which all else is based."""
@@ -57,7 +60,7 @@ class ProdProgress:
         """What was asked and answered, in words."""
         found = [f"{self.prods:,} asked", f"{self.early:,} early answers, {self.matched:,} of them final by now"]
         if self.unanswered:
-            found.append(f"{self.unanswered:,} of the latest found nothing to answer")
+            found.append(f"{self.unanswered:,} found nothing to answer")
         return ", ".join(found)
 
     @property

@@ -180,9 +180,10 @@ def answers(found: pa.RecordBatch, schema: pa.Schema, told: Sequence[pa.Array]) 
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def without_told(found: pa.Table, timing: str) -> pa.Table:
-    """The early results of a table, or the final ones, without what is told of them."""
-    return found.filter(pc.equal(found.column("timing"), timing)).drop_columns(list(TOLD))
+def without_told(found: pa.Table, timing: str, certain: bool = True) -> pa.Table:
+    """The early results of a table that are certain, or those that are not, or the final ones, and nothing told of them."""
+    mine = pc.and_(pc.equal(found.column("timing"), timing), pc.equal(found.column("certain"), certain))
+    return found.filter(mine).drop_columns(list(TOLD))
 
 
 def early_type(outputs: pa.Schema) -> pa.DataType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +11,20 @@ import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
 from panewise.kernel.answers import figures_of
-from panewise.kernel.operator import Segments
+from panewise.kernel.operator import SegmentOperator, Segments
 from panewise.kernel.page import Array
 from panewise.kernel.prod import ARRIVED, Ledger, Schedule, answers, asked_of
 from panewise.kernel.punctuate import Seen
-from panewise.kernel.sequence import Layout
-from panewise.spec.frames import RowWindows, WindowScheme
+from panewise.kernel.sequence import Layout, Reader
+from panewise.spec.emit import Emit
+from panewise.spec.frames import ChainFrames, RowWindows, Windows, WindowScheme
 
-__all__ = ["Prodding"]
+__all__ = ["Fresh", "Prodding", "among", "certain_of", "joined"]
 
 _SECOND = 1_000_000
+
+Fresh = tuple[pa.Table | None, Array]
+"""Rows, if there are any, and the slot of each."""
 
 
 class Prodding:
@@ -70,7 +74,7 @@ class Prodding:
         met = met.take(pa.array(np.cumsum(settled) - 1, mask=~settled))
         if self.schedule is not None:
             self.schedule.learn(learned)
-        told = [pa.array(["final"] * count), pa.nulls(count, pa.int64()), pa.array(np.ones(count, bool))]
+        told = [pa.repeat("final", count), pa.nulls(count, pa.int64()), pa.array(np.ones(count, bool))]
         told.append(pa.array(latency, mask=np.isnan(latency)))
         return answers(made, self._layout.schema, [*told, met])
 
@@ -107,12 +111,14 @@ class Prodding:
         about = (group[wanted], start[wanted], which[wanted])
         found, certain, share = found.of(wanted), certain[wanted], share[wanted]
         self.answered = found
-        made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), certain)
+        # on a grid an id says which window it is, whether or not it comes
+        named = np.ones_like(certain) if isinstance(self._layout.plan.scheme, Windows) else certain
+        made = self._emitter.batch(keys, replace(found, flags=found.flags | sg.PARTIAL_FLAG), named)
         number = np.zeros(len(found), np.int64)
         if not self._layout.prods.passes:
             number = self.ledger.put(about, self._values(made), clock, share)
         schema, latency = self._layout.schema, self._latency(made, clock)
-        told = [pa.array(["early"] * len(found)), pa.array(number), pa.array(certain)]
+        told = [pa.repeat("early", len(found)), pa.array(number), pa.array(certain)]
         told += [pa.array(latency, mask=np.isnan(latency)), pa.nulls(len(found), schema.field("early").type)]
         return answers(made, schema, told), answered
 
@@ -144,3 +150,42 @@ class Prodding:
         if self.schedule is not None and facts["schedule"] is not None:
             self.schedule.restore(facts["schedule"])
         self.ledger.restore(facts, held)
+
+
+def joined(parts: Sequence[Fresh]) -> Fresh:
+    """All of some rows."""
+    tables = [rows for rows, _ in parts if rows is not None]
+    slots = np.concatenate([of for _, of in parts])
+    return (pa.concat_tables(tables, promote_options="default") if tables else None), slots
+
+
+def among(found: Segments, others: Segments) -> Array:
+    """Which segments are among others, by their slots and starts."""
+    known = set(zip(others.group.tolist(), others.start.tolist(), strict=True))
+    return _known(found, known)
+
+
+def _known(found: Segments, known: set[tuple[Any, Any]]) -> Array:
+    named = zip(found.group.tolist(), found.start.tolist(), strict=True)
+    return np.fromiter((each in known for each in named), bool, len(found))
+
+
+def certain_of(layout: Layout, reader: Reader, state: Mapping[str, Array], reached: Array) -> Callable[[Any], Array]:
+    """Which frames are certain to come: of those under way, the ones that a part could be sent of.
+
+    No part is sent of minimal frames: of these it is what would come if nothing but the rows passed so far did.
+    """
+    scheme, progress, count = layout.plan.scheme, layout.progress, len(reached)
+    minimal = isinstance(scheme, ChainFrames) and scheme.closing == "include"
+    operator = SegmentOperator(scheme, progress, layout.aggregation, Emit("final" if minimal else "updates"))
+    operator.restore(dict(state))
+    promised = (reached > progress.nothing, reached, progress.above(reached))
+    offsets, ends = np.zeros(count + 1, np.int64), np.full(count, minimal)
+    none = np.empty(0, progress.dtype)
+    sure = operator.on_page(reader.page(reader.empty(), none, offsets, np.arange(count), ends, promised))
+    sure = sure.of((sure.flags & sg.REMAINDER_FLAG) == 0)
+    known = set(zip(sure.group.tolist(), sure.start.tolist(), strict=True))
+    # a gap goes up to a run that is not decided yet, or on through it: it comes in any case
+    gaps = (state["carried_1"][:, 1] & sg.GAP_FLAG) != 0
+    known |= set(zip(state["carried_owners"][gaps].tolist(), state["carried_0"][gaps, 0].tolist(), strict=True))
+    return lambda found: _known(found, known) | (found.part > 0)
