@@ -13,7 +13,7 @@ from panewise.cli.engine import engine
 from panewise.cli.run import local
 from panewise.errors import InputError, JobError, did_you_mean
 from panewise.jobs import read_job
-from panewise.spark.control import Control, command
+from panewise.spark.control import Control, check_prod, command
 from panewise.spark.watch import at_of
 
 __all__ = ["prod"]
@@ -36,7 +36,9 @@ def prod(query: str, until: str | None, keys: Sequence[str], master: str, settin
             f"There is no control folder {folder!r}: the query has not been started yet. Start it first, such as with "
             "`panewise run`."
         )
-    _write(place, command("prod", wanted, named))
+    told = command("prod", wanted, named)
+    check_prod(folder, told["until"], named)
+    _write(place, told)
     return folder
 
 

@@ -21,7 +21,19 @@ from panewise.kernel.punctuate import Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout
 from panewise.spec.punctuate import Passed
 
-__all__ = ["EARLY", "FINAL", "OTHER", "PAGE_ROWS", "PROD", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "UNSURE", "Packer"]
+__all__ = [
+    "EARLY",
+    "FINAL",
+    "OTHER",
+    "PAGE_ROWS",
+    "PROD",
+    "PROMISE",
+    "PROMISE_OF_KEY",
+    "ROW",
+    "TICK",
+    "UNSURE",
+    "Packer",
+]
 
 ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER, PROD, EARLY, UNSURE = range(9)
 """Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock; a row

@@ -158,9 +158,10 @@ class Layout:
     @property
     def schema(self) -> pa.Schema:
         """Of the results."""
-        schema = self.emitter.schema
-        schema = schema.remove(len(schema) - 1) if self.arrives else schema
-        return schema if self.prods is None else answer_schema(schema, len(self.agg))
+        schema, passes = self.emitter.schema, self.prods is not None and self.prods.passes
+        # a plan that follows goes on from when rows first arrived
+        schema = schema.remove(len(schema) - 1) if self.arrives and not passes else schema
+        return schema if self.prods is None else answer_schema(schema, len(self.agg) + (self.arrives and passes))
 
     @property
     def operator(self) -> SegmentOperator:

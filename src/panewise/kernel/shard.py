@@ -237,8 +237,8 @@ class Shard:
     # ---- prods
 
     def _arrived(self, rows: pa.Table | None, clock: int) -> pa.Table | None:
-        """Rows with the time, where it is kept when segments were first heard of."""
-        if rows is None or not self._layout.arrives:
+        """Rows with the time, where it is kept when segments were first heard of; a plan before has told it already."""
+        if rows is None or not self._layout.arrives or ARRIVED in rows.column_names:
             return rows
         return rows.append_column(ARRIVED, pa.array(np.full(len(rows), clock), mask=np.full(len(rows), clock < 0)))
 
@@ -268,21 +268,22 @@ class Shard:
         operator, arrivals, punctuator, count = self._operator, self._arrivals, self.punctuator, len(self._table)
         state = {name: array.copy() for name, array in operator.state(count).items()}
         kept = {name: array.copy() for name, array in self._kept().items()}
-        waiting, until, last, reached, final = (
-            self._waiting, arrivals.until, self._last, punctuator.until, punctuator.final
-        )  # fmt: skip
+        waiting, until, last = self._waiting, arrivals.until, self._last
+        told = (punctuator.until, punctuator.final, punctuator.latest)
         certain = self._certain(state)
         # as if this were the end of the stream
         everything = self._progress.everything
         arrivals.until, self._last = np.full(count, everything, self._progress.dtype), last.copy()
         punctuator.until, punctuator.final = everything, True
+        if fresh is not None:
+            punctuator.latest = max(punctuator.latest, arrivals.numbers(fresh).max())
         try:
             found = self._advance(fresh, slots)
         finally:
             operator.resume(state)
             self._resume(kept)
             self._waiting, arrivals.until, self._last = waiting, until, last
-            punctuator.until, punctuator.final = reached, final
+            punctuator.until, punctuator.final, punctuator.latest = told
         return found, certain(found)
 
     def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:

@@ -91,6 +91,11 @@ class LocalStream:
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
         self._shards, self._given = shards, checked_prods(prods, accuracy)
+        if self._given is not None and self._given.stream is not None:
+            raise SpecError(
+                "`prods` (prods_from) is another stream, and here there is one. Give prods=True, and each of its rows "
+                "as feed(prod=...)."
+            )
         self._prods = first_of(self._given) if self._rest else self._given
         self._set_aside = checked_set_aside(set_aside, plan.scheme, self._given)
         self._state: list[bytes | None] = [None] * shards
@@ -166,13 +171,14 @@ class LocalStream:
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends, asked, figures, unsent = [], [], [], None, [], []
+        found, starts, ends, asked, figures, unsent, clock = [], [], [], None, [], [], -1
         self.open = self.waiting = self.aside = self.state_bytes = 0
         for number in range(self._shards):
             shard = self._shard(number)
             if shard.aside is not None:
                 shard.aside.low = aside
             outcome = shard.batch(pages.get(number, []))
+            clock = shard.punctuator.clock
             if self._passes or shard.aside is not None:
                 starts.append(shard.passed())
                 ends.append(shard.passed(ends=True))
@@ -203,7 +209,7 @@ class LocalStream:
             assert isinstance(scheme, Windows)
             both = ranges(grid_of(scheme, progress), progress, unsent)
             self.ranges = [*zip(*(progress.bounds(each).to_pylist() for each in both), strict=True)]
-        return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
+        return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final, clock)
 
     def _shard(self, number: int) -> Shard:
         """A shard as the micro-batch before has left it."""
@@ -243,7 +249,7 @@ class LocalStream:
             found.append({"kind": PROD, "at": each.get("until"), **named})
         return found
 
-    def _then(self, found: pa.Table, asked: pa.Table | None, final: bool) -> pa.Table:
+    def _then(self, found: pa.Table, asked: pa.Table | None, final: bool, clock: int) -> pa.Table:
         """What the plans that follow make of segments, and of how far these have come."""
         passed, prods = self.passed, self._prods_of(asked)
         for i, following in enumerate(self._rest):
@@ -261,7 +267,7 @@ class LocalStream:
             follow, stream = self._links[i]
             mine = [{**prod, "until": follow.asked(prod["until"])} for prod in prods]
             apart = {EARLY: follow.rows(early), UNSURE: follow.rows(unsure)}
-            made = stream._feed_early(follow.rows(plain), apart, follow.until(passed), final, mine)
+            made = stream._feed_early(follow.rows(plain), apart, follow.until(passed), final, mine, clock)
             found, passed = follow.bounded(made), follow.passed(stream.passed)
         return found
 
@@ -272,12 +278,12 @@ class LocalStream:
         return [{names[name]: value for name, value in prod.items()} for prod in due]
 
     def _feed_early(
-        self, rows: pa.Table, early: Mapping[int, pa.Table], until: Any, final: bool, prods: list[Any]
+        self, rows: pa.Table, early: Mapping[int, pa.Table], until: Any, final: bool, prods: list[Any], clock: int
     ) -> pa.Table:
         """Feed segments of the plan before, final ones and, by their kinds, such as are for early answers only."""
         keys = (*self._plan.keys, "until")
         asked = self._asked([{name: prod[name] for name in prod if name in keys} for prod in prods])
-        elements = with_control(self.read(rows), until, None, final, asked)
+        elements = with_control(self.read(rows), until, None if clock < 0 else clock / 1_000_000, final, asked)
         for kind, apart in early.items():
             if len(apart):
                 assert self._elements is not None
