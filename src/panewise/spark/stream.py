@@ -206,8 +206,8 @@ def _segments(
             check_name(name, (*plan.keys, *(name for name, _ in calls)))
     applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
     layout = replace(applied.layout, set_aside=set_aside)
-    # what is owed is paid in a lull, which is a micro-batch too
-    timed = set_aside is not None or (prods is not None and prods.prodder is not None)
+    # a lull is a micro-batch too: a clock makes them, but Spark's own would make a replay one single micro-batch
+    timed = (set_aside is not None and clock is not None) or (prods is not None and prods.prodder is not None)
     elements = with_clocks(plan, applied.df, df, clock, count, timed=timed)
     if prods is not None and prods.stream is not None:
         elements = elements.unionByName(asking(prods.stream, plan, applied.df.schema))
