@@ -65,15 +65,16 @@ OPEN, CLOSED, GONE = range(3)
 STAYS, COMPLETE, STOPPED, BROKEN, OVERLAPPED = range(5)
 
 
-def forget_stale(state: dict[str, Any]) -> None:
-    """Zero what is left over in a single key's state: ids, and folds out of use."""
-    state["numbers"][0, NEXT_ID] = 0
-    if not state["numbers"][0, BETWEEN]:
-        state["ats"][0, LATEST] = 0
-        state["ff"][0] = 0
-        state["fi"][0] = 0
-        state["held_3"][:, 1:] = 0
-        state["held_4"][:, 1:] = 0
+def forget_stale(state: dict[str, Array]) -> None:
+    """Zero what is left over in the state of keys: ids, and folds out of use."""
+    state["numbers"][:, NEXT_ID] = 0
+    quiet = state["numbers"][:, BETWEEN] == 0
+    state["ats"][quiet, LATEST] = 0
+    state["ff"][quiet] = 0
+    state["fi"][quiet] = 0
+    mine = quiet[state["held_owners"]]
+    state["held_3"][mine, 1:] = 0
+    state["held_4"][mine, 1:] = 0
 
 
 def starts(

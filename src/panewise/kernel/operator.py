@@ -81,6 +81,11 @@ class Segments:
         made: dict[str, Any] = {name: getattr(self, name)[first : first + count] for name in _ARRAYS}
         return Segments(**made, reduced=tuple(each.slice(first, count) for each in self.reduced))
 
+    def at(self, places: Array) -> Segments:
+        """Those in these places."""
+        made: dict[str, Any] = {name: getattr(self, name)[places] for name in _ARRAYS}
+        return Segments(**made, reduced=tuple(each.take(pa.array(places)) for each in self.reduced))
+
     def of(self, chosen: Array) -> Segments:
         """Some of them."""
         made: dict[str, Any] = {name: getattr(self, name)[chosen] for name in _ARRAYS}
@@ -279,8 +284,17 @@ class SegmentOperator:
 
     def has_forgotten(self, standing: Snapshot) -> bool:
         """Whether a single key would stand the same whatever came before its rows; False where that is unsure."""
+        return self.forgets and bool(runs.has_forgotten(standing["numbers"])[0])
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there are rows after which nothing before them matters."""
         framing = self._framing
-        return isinstance(framing, RunFraming) and framing.local and not framing.gaps and runs.has_forgotten(standing)
+        return isinstance(framing, RunFraming) and framing.local and not framing.gaps
+
+    def forgotten(self, slots: Array) -> Array:
+        """For which of these slots nothing matters that came before the first row that they have seen."""
+        return runs.has_forgotten(self._state["numbers"][slots])
 
     @property
     def open(self) -> int:
@@ -333,6 +347,38 @@ class SegmentOperator:
             found["held_owners"] = self._held.owners
             found |= {f"held_{i}": array for i, array in enumerate(self._held.arrays)}
         return found if self._pieces is None else found | self._pieces.state()
+
+    def snapshot_of(self, slots: Array) -> Snapshot:
+        """The state of some slots, which are numbered anew, from 0."""
+        self._reserve(int(slots.max(initial=-1)) + 1)
+        found = {name: array[slots] for name, array in self._state.items()}
+        for name, waiting in self._waiting.items():
+            index, offsets = _ragged(slots, waiting.owners)
+            found[f"{name}_owners"] = np.repeat(np.arange(len(slots)), np.diff(offsets))
+            found |= {f"{name}_{i}": array[index] for i, array in enumerate(waiting.arrays)}
+        return found
+
+    def standing_of(self, slots: Array) -> Snapshot:
+        """The same without what no later row can see: where two are equal, so are their futures."""
+        found = self.snapshot_of(slots)
+        (runs.forget_stale if isinstance(self._framing, RunFraming) else chains.forget_stale)(found)
+        return found
+
+    def overwrite(self, slots: Array, snapshot: Snapshot) -> None:
+        """Put the state of others in the place of some slots."""
+        self._reserve(int(slots.max(initial=-1)) + 1)
+        for name, array in self._state.items():
+            array[slots] = snapshot[name]
+        for name, waiting in self._waiting.items():
+            waiting.take(slots)
+            arrays = tuple(snapshot[f"{name}_{i}"] for i in range(len(waiting.arrays)))
+            waiting.put(slots[snapshot[f"{name}_owners"]], arrays)
+
+    @property
+    def _waiting(self) -> dict[str, _Waiting]:
+        """What waits for more rows, by its name in a snapshot."""
+        held = {} if isinstance(self._framing, RunFraming) else {"held": self._held}
+        return {"carried": self._carried, **held}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""

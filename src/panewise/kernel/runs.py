@@ -84,34 +84,33 @@ def fold_slots(gaps: bool, hides: bool) -> int:
     return GAP if hides else PIECE + 1
 
 
-def has_forgotten(state: dict[str, Any]) -> bool:
-    """Whether no run is open, or one that began after another visible row: then nothing before matters."""
-    s = state["numbers"][0]
-    return bool(s[SEEN] and (not s[RUN_OPEN] or s[RUN_HAS_BEFORE]))
+def has_forgotten(numbers: Array) -> Array:
+    """Of which keys no run is open, or one that began after another visible row: then nothing before matters."""
+    found: Array = numbers[:, SEEN] == 1
+    return found & ((numbers[:, RUN_OPEN] == 0) | (numbers[:, RUN_HAS_BEFORE] == 1))
 
 
-def forget_stale(state: dict[str, Any]) -> None:
-    """Zero what is left over in a single key's state: ids, closed runs, gaps that are decided, folds out of use."""
-    a, s, ff, fi = state["ats"][0], state["numbers"][0], state["ff"][0], state["fi"][0]
-    s[NEXT_ID] = 0
-    unused = [slice(0, 0)]
-    if not s[RUN_OPEN]:
-        a[[RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE]] = 0
-        s[[RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS]] = 0
-        unused.append(slice(PIECE, GAP))
-    if s[RUN_CERTAIN]:
-        a[[RUN_START, RUN_BEFORE]] = 0
-        s[[RUN_COUNT, GAP_OPEN]] = 0
-    if s[RUN_CERTAIN] or not (s[GAP_OPEN] or s[RUN_OPEN]):
-        a[[GAP_START, GAP_BEFORE]] = 0
-        s[[GAP_HAS_BEFORE, GAP_ROWS]] = 0
-        unused.append(slice(GAP, FOLD_SLOTS))
-    if not s[BETWEEN]:
-        a[LATEST] = 0
-        unused += [slice(PIECE + 1, GAP), slice(GAP + 1, FOLD_SLOTS), slice(SEED, SEED + 1)]
-    for slots in unused:
-        ff[slots] = 0
-        fi[slots] = 0
+def forget_stale(state: dict[str, Array]) -> None:
+    """Zero what is left over in the state of keys: ids, closed runs, gaps that are decided, folds out of use."""
+    a, s, ff, fi = state["ats"], state["numbers"], state["ff"], state["fi"]
+    s[:, NEXT_ID] = 0
+
+    def zero(keys: Array, ats: list[int], numbers: list[int], *slots: slice) -> None:
+        for number in ats:
+            a[keys, number] = 0
+        for number in numbers:
+            s[keys, number] = 0
+        for some in slots:
+            ff[keys, some] = 0
+            fi[keys, some] = 0
+
+    closed = [RUN_HAS_BEFORE, RUN_COUNT, RUN_CERTAIN, PIECE_HAS_BEFORE, PIECE_ROWS]
+    zero(s[:, RUN_OPEN] == 0, [RUN_START, RUN_BEFORE, PIECE_START, PIECE_BEFORE], closed, slice(PIECE, GAP))
+    zero(s[:, RUN_CERTAIN] == 1, [RUN_START, RUN_BEFORE], [RUN_COUNT, GAP_OPEN])
+    decided = (s[:, RUN_CERTAIN] == 1) | ((s[:, GAP_OPEN] == 0) & (s[:, RUN_OPEN] == 0))
+    zero(decided, [GAP_START, GAP_BEFORE], [GAP_HAS_BEFORE, GAP_ROWS], slice(GAP, FOLD_SLOTS))
+    hidden = (slice(PIECE + 1, GAP), slice(GAP + 1, FOLD_SLOTS), slice(SEED, SEED + 1))
+    zero(s[:, BETWEEN] == 0, [LATEST], [], *hidden)
 
 
 def live(s: Array, slots: int) -> Array:
