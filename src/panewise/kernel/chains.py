@@ -72,6 +72,8 @@ def forget_stale(state: dict[str, Array]) -> None:
     state["ats"][quiet, LATEST] = 0
     state["ff"][quiet] = 0
     state["fi"][quiet] = 0
+    # nobody has written where a frame ends of which no part was sent
+    state["held_0"][state["held_1"][:, PART] == 0, SENT] = 0
     mine = quiet[state["held_owners"]]
     state["held_3"][mine, 1:] = 0
     state["held_4"][mine, 1:] = 0
