@@ -46,11 +46,11 @@ def _mark(number: Any) -> Any:
 def _dealt(order: Any, offsets: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     """The part of each row, in order: a key goes on with the one that it has, and begins another where time goes back.
 
-    Also the keys of new parts, and those parts in which an `at` of an earlier page comes again.
+    Also the keys of new parts, those parts in which an `at` of an earlier page comes again, and how often it went back.
     """
     slots = np.empty(len(order), np.int64)
     owners, new = np.empty(64, np.int64), 0
-    tied, ties = np.empty(64, np.int64), 0
+    tied, ties, backward = np.empty(64, np.int64), 0, 0
     for k in range(len(offsets) - 1):
         p, earlier = part[k], True
         for j in range(offsets[k], offsets[k + 1]):
@@ -59,6 +59,7 @@ def _dealt(order: Any, offsets: Any, at: Any, part: Any, last: Any, known: Any) 
                 if new == len(owners):
                     owners = np.concatenate((owners, np.empty(new, np.int64)))
                 owners[new] = k
+                backward += p >= 0
                 p = known + new
                 new += 1
             elif earlier and t == last[k]:
@@ -70,7 +71,7 @@ def _dealt(order: Any, offsets: Any, at: Any, part: Any, last: Any, known: Any) 
             last[k] = t
             slots[j] = p
         part[k] = p
-    return slots, owners[:new], tied[:ties]
+    return slots, owners[:new], tied[:ties], backward
 
 
 @compiled
@@ -187,6 +188,9 @@ class Framer:
         self._operator = SegmentOperator(scheme, self._progress, layout.aggregation)
         self._marks = 64 if self._operator.forgets else _MARKS
         self._table = KeyTable(layout.key_types)
+        self._owners = np.empty(0, np.int64)
+        self.backward = 0
+        """How often time went back."""
         self._part = np.empty(0, np.int64)
         """The part that each key goes on with, or -1; and its last `at`."""
         self._last = np.empty(0, self._progress.dtype)
@@ -201,6 +205,12 @@ class Framer:
     def __len__(self) -> int:
         return len(self._owner)
 
+    def shards(self, rows: pa.Table, known: Array) -> Array:
+        """The shard of each key, as the rows that came last say; `known` are those of the keys before."""
+        found = np.append(known, np.zeros(len(self._table) - len(known), np.int64))
+        found[self._owners] = in_one(rows.column("shard")).to_numpy()
+        return found
+
     def cut(self) -> None:
         """What comes now is not known to follow what has come."""
         self._part[:] = -1
@@ -209,12 +219,13 @@ class Framer:
         """Take rows; those of a key are in order, or the key begins a new part."""
         at = self._progress.numbers(in_one(rows.column("at")))
         keys = [in_one(rows.column(f"k{i}")) for i in range(len(self._layout.key_types))]
-        owners = self._table.slots(keys, len(rows))
+        self._owners = owners = self._table.slots(keys, len(rows))
         more = len(self._table) - len(self._part)
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
         order, offsets = grouped(owners, len(self._table))
-        slots, begun, tied = _dealt(order, offsets, at, self._part, self._last, len(self))
+        slots, begun, tied, backward = _dealt(order, offsets, at, self._part, self._last, len(self))
+        self.backward += int(backward)
         self._begin(begun)
         self._broken[tied] = True
         starts = np.flatnonzero(np.diff(slots, prepend=-1))
@@ -292,17 +303,14 @@ class Framer:
         self._pieces[slots] += 1
         self._headed[slots] = self._pieces[slots] == self._marks
 
-    def parts(self, shard: Array, shards: int) -> Iterator[tuple[int, Parts]]:
+    def parts(self, shard: Array) -> Iterator[tuple[int, Parts]]:
         """All parts, by the shard of their keys."""
         keys = pa.table({f"k{i}": key for i, key in enumerate(self._table.columns)})
         of_part = shard[self._owner]
         head, heads = self._head()
         found = joined(self._found) if self._found else None
-        for number in range(shards):
-            mine = np.flatnonzero(of_part == number)
-            if not len(mine):
-                continue
-            yield number, self._chosen(mine, keys, head, heads, found)
+        for number in np.unique(of_part):
+            yield int(number), self._chosen(np.flatnonzero(of_part == number), keys, head, heads, found)
 
     def _head(self) -> tuple[pa.Table, Array]:
         """The rows of all heads, by slot; and where each begins."""
@@ -382,14 +390,19 @@ class Joiner:
         self._table = KeyTable(layout.key_types)
         self._given: list[tuple[Parts, Array]] = []
         self._out: list[Segments] = []
+        self._check = False
 
     def add(self, parts: Parts) -> None:
         """Take parts of a task."""
         names = [f"k{i}" for i in range(len(self._layout.key_types))]
         self._given.append((parts, self._table.slots([in_one(parts.keys.column(n)) for n in names], len(parts))))
 
-    def run(self) -> tuple[list[pa.Array], Segments, Array]:
-        """Keys; all segments, with their ids; and of which keys there are none here, because they can't be joined."""
+    def run(self, check: bool = False) -> tuple[list[pa.Array], Segments, Array]:
+        """Keys; all segments, with their ids; and of which keys there are none here, because they can't be joined.
+
+        To `check` what can be joined, no segments are made.
+        """
+        self._check = check
         count = len(self._table)
         owner = np.concatenate([owners for _, owners in self._given])
         task = np.repeat(np.arange(len(self._given)), [len(parts) for parts, _ in self._given])
@@ -420,7 +433,7 @@ class Joiner:
         return self._table.columns, self._numbered(bad), np.flatnonzero(bad)
 
     def _send(self, found: Segments, owners: Array) -> None:
-        if len(found):
+        if len(found) and not self._check:
             self._out.append(replace(found, group=owners[found.group], part=np.zeros(len(found), np.int64)))
 
     def _follow(self, parts: Parts, which: Array, owners: Array) -> Array:
@@ -464,6 +477,8 @@ class Joiner:
         if not len(which):
             return
         self._operator.overwrite(owners, _some(parts.state, which))
+        if self._check:
+            return
         behind = np.full(len(parts), np.iinfo(np.int64).max)
         behind[which] = met
         owner = np.full(len(parts), -1)
