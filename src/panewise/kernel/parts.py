@@ -43,35 +43,46 @@ def _mark(number: Any) -> Any:
 
 
 @compiled
-def _dealt(order: Any, offsets: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
-    """The part of each row, in order: a key goes on with the one that it has, and begins another where time goes back.
+def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
+    """Which rows go together: a key goes on with the part that it has, and begins another where time goes back.
 
-    Also the keys of new parts, those parts in which an `at` of an earlier page comes again, and how often it went back.
+    The group of each row and the part of each group; the keys of new parts; parts in which an `at` of an earlier page
+    comes again; whether one comes again within this page; and how often time went back.
     """
-    slots = np.empty(len(order), np.int64)
-    owners, new = np.empty(64, np.int64), 0
-    tied, ties, backward = np.empty(64, np.int64), 0, 0
-    for k in range(len(offsets) - 1):
-        p, earlier = part[k], True
-        for j in range(offsets[k], offsets[k + 1]):
-            t = at[order[j]]
-            if p < 0 or t < last[k]:
-                if new == len(owners):
-                    owners = np.concatenate((owners, np.empty(new, np.int64)))
-                owners[new] = k
-                backward += p >= 0
-                p = known + new
-                new += 1
-            elif earlier and t == last[k]:
-                if ties == len(tied):
-                    tied = np.concatenate((tied, np.empty(ties, np.int64)))
-                tied[ties] = p
-                ties += 1
-            earlier = False
-            last[k] = t
-            slots[j] = p
-        part[k] = p
-    return slots, owners[:new], tied[:ties], backward
+    found = np.empty(len(owners), np.int64)
+    group = np.full(len(part), -1, np.int64)
+    slots, count = np.empty(64, np.int64), 0
+    begun, new = np.empty(64, np.int64), 0
+    tied, across = np.empty(64, np.int64), 0
+    ties, backward = False, 0
+    for i in range(len(owners)):
+        k, t = owners[i], at[i]
+        p, g = part[k], group[k]
+        if p < 0 or t < last[k]:
+            backward += p >= 0
+            if new == len(begun):
+                begun = np.concatenate((begun, np.empty(new, np.int64)))
+            begun[new] = k
+            part[k] = p = known + new
+            g = -1
+            new += 1
+        elif t == last[k]:
+            if g >= 0:
+                ties = True
+            else:
+                if across == len(tied):
+                    tied = np.concatenate((tied, np.empty(across, np.int64)))
+                tied[across] = p
+                across += 1
+        if g < 0:
+            if count == len(slots):
+                slots = np.concatenate((slots, np.empty(count, np.int64)))
+            slots[count] = p
+            group[k] = g = count
+            count += 1
+        last[k] = t
+        found[i] = g
+    return found, slots[:count], begun[:new], tied[:across], ties, backward
 
 
 @compiled
@@ -223,19 +234,15 @@ class Framer:
         more = len(self._table) - len(self._part)
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
-        order, offsets = grouped(owners, len(self._table))
-        slots, begun, tied, backward = _dealt(order, offsets, at, self._part, self._last, len(self))
+        groups, mine, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
         self.backward += int(backward)
         self._begin(begun)
         self._broken[tied] = True
-        starts = np.flatnonzero(np.diff(slots, prepend=-1))
-        ends = np.append(starts[1:], len(slots))
-        by_row = np.empty(len(order), np.int64)
-        by_row[order] = np.repeat(np.arange(len(starts)), ends - starts)
-        others = rows.drop_columns([name for name in rows.column_names if name == "at" or name[0] in "ks"])
-        order = settled_ties(order, by_row, at, others)
-        at = at[order]
-        mine = slots[starts]
+        order, offsets = grouped(groups, len(mine))
+        if ties:
+            others = rows.drop_columns([name for name in rows.column_names if name == "at" or name[0] in "ks"])
+            order = settled_ties(order, groups, at, others)
+        starts, ends, at = offsets[:-1], offsets[1:], at[order]
         fresh = self._seen[mine] == 0
         self._first_at[mine[fresh]] = at[starts[fresh]]
         self._last_at[mine] = at[ends - 1]
