@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from panewise.kernel.bundle import as_arrays, as_table, dump, load
 from panewise.kernel.compiled import compiled
-from panewise.kernel.keys import KeyTable, grouped
+from panewise.kernel.keys import KeyTable, grouped, hashed
 from panewise.kernel.operator import SegmentOperator, Segments, Snapshot, joined
 from panewise.kernel.order import settled_ties
 from panewise.kernel.page import Array, in_one
@@ -199,7 +199,6 @@ class Framer:
         self._operator = SegmentOperator(scheme, self._progress, layout.aggregation)
         self._marks = 64 if self._operator.forgets else _MARKS
         self._table = KeyTable(layout.key_types)
-        self._owners = np.empty(0, np.int64)
         self.backward = 0
         """How often time went back."""
         self._part = np.empty(0, np.int64)
@@ -216,12 +215,6 @@ class Framer:
     def __len__(self) -> int:
         return len(self._owner)
 
-    def shards(self, rows: pa.Table, known: Array) -> Array:
-        """The shard of each key, as the rows that came last say; `known` are those of the keys before."""
-        found = np.append(known, np.zeros(len(self._table) - len(known), np.int64))
-        found[self._owners] = in_one(rows.column("shard")).to_numpy()
-        return found
-
     def cut(self) -> None:
         """What comes now is not known to follow what has come."""
         self._part[:] = -1
@@ -230,7 +223,7 @@ class Framer:
         """Take rows; those of a key are in order, or the key begins a new part."""
         at = self._progress.numbers(in_one(rows.column("at")))
         keys = [in_one(rows.column(f"k{i}")) for i in range(len(self._layout.key_types))]
-        self._owners = owners = self._table.slots(keys, len(rows))
+        owners = self._table.slots(keys, len(rows))
         more = len(self._table) - len(self._part)
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
@@ -310,10 +303,10 @@ class Framer:
         self._pieces[slots] += 1
         self._headed[slots] = self._pieces[slots] == self._marks
 
-    def parts(self, shard: Array) -> Iterator[tuple[int, Parts]]:
-        """All parts, by the shard of their keys."""
+    def parts(self, shards: int) -> Iterator[tuple[int, Parts]]:
+        """All parts, by the shard of their keys, of so many."""
         keys = pa.table({f"k{i}": key for i, key in enumerate(self._table.columns)})
-        of_part = shard[self._owner]
+        of_part = (hashed(self._table.columns, len(self._table)) % shards)[self._owner]
         head, heads = self._head()
         found = joined(self._found) if self._found else None
         for number in np.unique(of_part):

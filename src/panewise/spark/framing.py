@@ -19,11 +19,11 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
-from panewise.kernel.page import Array, in_one
+from panewise.kernel.page import in_one
 from panewise.kernel.parts import Framer, Joiner, Parts
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.spark.fill import SHARDS, cores_of
-from panewise.spark.source import Applied, shard_of
+from panewise.spark.source import Applied
 from panewise.spec.emit import FINAL
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
     """The segments of rows, framed where they lie; `observed` are the same rows, which are read first."""
     layout: Layout = applied.layout
     names = [f"k{i}" for i in range(len(layout.key_types))]
-    keys = [F.col(name) for name in names]
 
     def frame(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for shard, parts in _framed(layout, batches):
@@ -95,8 +94,7 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
                 named = [column.take(pa.array(bad)) for column in columns]
                 yield pa.RecordBatch.from_arrays([pa.array(np.zeros(len(bad), bool)), *named], names=["every", *names])
 
-    placed = _with_source(observed.withColumn("shard", shard_of(keys, SHARDS)))
-    parts = placed.mapInArrow(frame, _PARTS)
+    parts = _with_source(observed).mapInArrow(frame, _PARTS)
     cores = cores_of(rows.sparkSession)
     dealt = parts.repartitionById(cores, F.pmod("shard", F.lit(cores))) if cores else parts.repartition("shard")
     dealt = dealt.sortWithinPartitions("shard")
@@ -166,7 +164,7 @@ def _before_last(rows: pa.Table) -> int:
 
 
 def _framed(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, bytes | None]]:
-    framer, shards, rows = Framer(layout), np.empty(0, np.int64), 0
+    framer, rows = Framer(layout), 0
     for cut, table in _pages(batches):
         if cut:
             framer.cut()
@@ -178,17 +176,10 @@ def _framed(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple
             # rows in no order: all of them go the other way
             yield from ((shard, None) for shard in range(SHARDS))
             return
-        shards = framer.shards(page, shards)
         if len(framer) >= _HELD:
-            yield from _dealt(framer, shards)
+            yield from ((shard, parts.dump()) for shard, parts in framer.parts(SHARDS))
             framer.clear()
-            shards = np.empty(0, np.int64)
-    yield from _dealt(framer, shards)
-
-
-def _dealt(framer: Framer, shards: Array) -> Iterator[tuple[int, bytes]]:
-    for shard, parts in framer.parts(shards):
-        yield shard, parts.dump()
+    yield from ((shard, parts.dump()) for shard, parts in framer.parts(SHARDS))
 
 
 def _joiners(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Joiner | None]:
