@@ -51,8 +51,8 @@ class Prodding:
 
     def due(self, seen: Sequence[Seen], clock: int) -> pa.Table | None:
         """What is asked for now: k0.., at, in the same order in all shards; what the prodder asks for is the last."""
-        asked = [_in_order([task.prods for task in seen if task.prods is not None])]
-        asked = [table for table in asked if table is not None]
+        given = _in_order([task.prods for task in seen if task.prods is not None])
+        asked = [] if given is None else [given]
         self._reached = None if self.schedule is None else self.schedule.reached
         self._share = np.full(sum(map(len, asked)), np.nan)
         if self.schedule is not None and clock >= 0:
