@@ -319,9 +319,12 @@ class Ledger:
         kind, held, count = early_type(self._outputs), self.held, len(about[0])
         if not len(held) or not count:
             return pa.nulls(count, kind), Learned(np.empty(0), np.empty((0, len(self._outputs))))
-        mine, others = self._beside(about)
-        finals = np.full(count + len(held), -1)
-        finals[mine] = np.arange(count)
+        start = np.asarray(held.column("start").to_numpy())
+        # most are about other times
+        some = np.flatnonzero((about[1] >= start.min()) & (about[1] <= start.max()))
+        mine, others = self._beside([each[some] for each in about])
+        finals = np.full(len(some) + len(held), -1)
+        finals[mine] = some
         owner = finals[others]
         met = np.flatnonzero(owner >= 0)
         # those of one segment one after another, in their order
@@ -341,11 +344,11 @@ class Ledger:
         rows = pa.StructArray.from_arrays(told, fields=list(kind.value_type))
         counts = np.bincount(owner, minlength=count)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
+        lists = pa.ListArray.from_arrays(offsets, rows, type=kind, mask=pa.array(counts == 0))
         share = np.asarray(taken.column("share").to_numpy(zero_copy_only=False), np.float64)
         of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64)
         learned = Learned(share, of_all.reshape(len(near), len(met)).T)
-        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), learned
+        return lists, learned
 
     def _move_up(self, finals: About) -> None:
         """Of those that start at one instant, so many fewer are to come."""
@@ -397,9 +400,13 @@ class Ledger:
 
 def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measure) -> pa.Array:
     """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
+    numbers = pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type)
+    if numbers and not early.null_count and not final.null_count:
+        a, b = (np.asarray(each.cast(pa.float64())) for each in (early, final))
+        return pa.array(_measured(measure, a, b, seconds))
     absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
     lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
-    if pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type):
+    if numbers:
         a, b = (
             np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
         )

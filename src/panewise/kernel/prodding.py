@@ -51,8 +51,8 @@ class Prodding:
 
     def due(self, seen: Sequence[Seen], clock: int) -> pa.Table | None:
         """What is asked for now: k0.., at, in the same order in all shards; what the prodder asks for is the last."""
-        asked = [_in_order([task.prods for task in seen if task.prods is not None])]
-        asked = [table for table in asked if table is not None]
+        given = _in_order([task.prods for task in seen if task.prods is not None])
+        asked = [] if given is None else [given]
         self._reached = None if self.schedule is None else self.schedule.reached
         self._share = np.full(sum(map(len, asked)), np.nan)
         if self.schedule is not None and clock >= 0:
@@ -71,15 +71,16 @@ class Prodding:
         made, count = self._emitter.batch(keys, found), len(found)
         latency = self._latency(made, clock)
         # an update is not the last word on what early answers were about; a fragment is
-        settled = np.ones(count, bool)
+        settled, last, values, ago = None, found, self._values(made), latency
         if self._layout.emit.mode == "updates":
             settled = (found.flags & sg.PARTIAL_FLAG) == 0
-        last = found.of(settled)
+            last, ago = found.of(settled), latency[settled]
+            values = [each.filter(pa.array(settled)) for each in values]
         about = self.ledger.about(last.group, last.start, last.ids)
-        values = [each.filter(pa.array(settled)) for each in self._values(made)]
-        met, learned = self.ledger.match(about, values, clock, latency[settled])
+        met, learned = self.ledger.match(about, values, clock, ago)
         learned = self._with_missed(learned, last, met)
-        met = met.take(pa.array(np.cumsum(settled) - 1, mask=~settled))
+        if settled is not None:
+            met = met.take(pa.array(np.cumsum(settled) - 1, mask=~settled))
         if self.schedule is not None:
             self.schedule.learn(learned)
         told = [pa.repeat("final", count), pa.nulls(count, pa.int64()), pa.array(np.ones(count, bool))]
