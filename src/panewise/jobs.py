@@ -14,6 +14,7 @@ from panewise import builders, window_builders
 from panewise.errors import JobError, SpecError, did_you_mean
 from panewise.plan import Plan
 from panewise.spec.aggregates import Calls, aggregates
+from panewise.spec.aside import checked_set_aside
 from panewise.spec.classes import class_at, class_path
 from panewise.spec.codec import Table, dumps, loads
 from panewise.spec.duration import Duration, written
@@ -103,6 +104,8 @@ class Job:
                 "`prods` in [stream] ask for segments that are open, and [fill] takes them when they are complete. "
                 "Leave one of them out."
             )
+        if self.stream is not None:
+            checked_set_aside(self.stream.set_aside, self.plan.scheme, self.stream.prods)
         if self.fill is not None and self.stream is not None and self.stream.emit == "updates":
             raise JobError(
                 '`emit` in [stream] ("updates") sends all of a segment again and again, and a row fills it once. '

@@ -55,6 +55,8 @@ class Job:
     """A folder of Parquet files whose rows fill the segments, or none."""
     final: bool = False
     """Whether everything closes after the last file."""
+    prods: bool = False
+    """Whether rows with a negative volume ask for an early answer."""
 
     @property
     def checkpoint(self) -> Path:
@@ -108,7 +110,7 @@ def _to_the_end(spark: SparkSession, job: Job) -> None:
         fill = PLAN.fill(read, other, widen=AROUND, punctuation=PLAN.punctuation, keep_empty=True, **options)
         found = fill.agg(FILL_AGG)
     else:
-        found = PLAN.segments(read, AGG, **options)
+        found = PLAN.segments(read, AGG, prods=pw.prods_in("volume < 0") if job.prods else None, **options)
     writer = found.writeStream.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
     if job.sink == "files":
         query = writer.format("parquet").start(str(job.out))

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
 
 import panewise as pw
 from faults.crash_child import AGG, AROUND, FILL_AGG, PLAN, SCHEMA, Job, stream
@@ -36,8 +37,11 @@ PATIENCE = 300
 SLACK, MINUTE = 30, 60_000_000
 
 
-def deliver(folder: Path, count: int, files: int, too_late: float = 0.0, seed: int = 0) -> pa.Table:
-    """Write traffic to files in an order of arrival: a tenth up to the slack late, some of it more; give the rows."""
+def deliver(folder: Path, count: int, files: int, too_late: float = 0.0, seed: int = 0, asks: bool = False) -> pa.Table:
+    """Write traffic to files in an order of arrival: a tenth up to the slack late, some of it more; give the rows.
+
+    With `asks`, each file ends with a prod.
+    """
     table = traffic.table(count, seed=seed)
     rng = np.random.default_rng(1 + seed)
     delay = np.where(rng.random(count) < 0.1, rng.integers(0, SLACK * MINUTE, count), 0)
@@ -47,8 +51,11 @@ def deliver(folder: Path, count: int, files: int, too_late: float = 0.0, seed: i
     arrived = table.take(pa.array(arrival))
     for n in range(files):
         first, last = count * n // files, count * (n + 1) // files
-        path = folder / f"{n:05d}.parquet"
-        pq.write_table(arrived.slice(first, last - first), path)
+        path, some = folder / f"{n:05d}.parquet", arrived.slice(first, last - first)
+        if asks:
+            asked = {name: [-1] if name == "volume" else [None] for name in some.column_names}
+            some = pa.concat_tables([some, pa.table(asked, schema=some.schema)])
+        pq.write_table(some, path)
         # Spark takes files in the order of these times
         os.utime(path, (1_700_000_000 + n, 1_700_000_000 + n))
     return table
@@ -158,7 +165,9 @@ def disturbed(job: Job, batches: int, kills: int, seed: int) -> list[str]:
     for k in range(1, kills - 1):
         done = max(count(job, "commits") + 1, batches * k // (kills - 1))
         what = random.choice(("commits", "offsets"))
-        places.append(kill_within(job, what, done + (what == "offsets"), random.uniform(0, 1.5)))
+        # a fast machine may be further by now: then it is killed while it starts
+        number = min(done + (what == "offsets"), batches)
+        places.append(kill_within(job, what, number, random.uniform(0, 1.5)))
     places.append(kill_within(replace(job, final=True), "offsets", batches + 1, random.uniform(0, 0.5)))
     finish(job)
     assert count(job, "commits") == batches + 1
@@ -259,11 +268,42 @@ def test_two_streams_one_filled_from_the_other(spark: SparkSession, folder: Path
     print(f"{segments:,} segments filled, {missed:,} late rows")
 
 
+@pytest.mark.slow
+def test_early_answers_and_their_numbers_survive(spark: SparkSession, folder: Path) -> None:
+    """A prod in each micro-batch: each early answer is there once, and each final one knows all of them."""
+    deliver(folder / "prodded", COUNT, FILES, asks=True)
+    calm, job = both(spark, folder, "prodded", "files", "final", seed=4, prods=True)
+    answers = same(_timeless(found(spark, job)), _timeless(found(spark, calm)))
+    read = spark.read.schema(SCHEMA).parquet(job.rows).where("volume >= 0")
+    told = found(spark, job)
+    finals = same(_few(told.where("timing = 'final'")), _few(PLAN.segments(read, AGG)))
+    met = told.selectExpr("explode(early) as one").count()
+    assert answers - finals >= met > finals * 0.01
+    print(f"{finals:,} segments, {answers - finals:,} early answers, {met:,} of them with a final one")
+
+
+def _few(segments: DataFrame) -> DataFrame:
+    return segments.select("sensor", "segment", "rows", *AGG)
+
+
+def _timeless(told: DataFrame) -> DataFrame:
+    """Answers without what the clock says of them."""
+    early = "transform(early, one -> struct(one.number, one.accuracy))"
+    return told.drop("latency").withColumn("early", F.expr(early))
+
+
 def both(
-    spark: SparkSession, folder: Path, rows: str, sink: str, emit: str, seed: int, filling: str = ""
+    spark: SparkSession,
+    folder: Path,
+    rows: str,
+    sink: str,
+    emit: str,
+    seed: int,
+    filling: str = "",
+    prods: bool = False,
 ) -> tuple[Job, Job]:
     """A run that nobody disturbs, and one that is killed again and again."""
-    calm = Job(str(folder / rows), str(folder / f"{rows}-calm"), sink, emit, filling=filling, final=True)
+    calm = Job(str(folder / rows), str(folder / f"{rows}-calm"), sink, emit, filling=filling, final=True, prods=prods)
     begun = time.monotonic()
     stream(spark, calm)
     print(f"\n{COUNT:,} rows, {sink}, {emit}: {count(calm, 'commits')} micro-batches, {time.monotonic() - begun:.0f} s")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import panewise as pw
 from panewise.kernel.answers import ProdProgress
+from panewise.kernel.prod import KEPT, Schedule
+from panewise.kernel.progress import progress_of
 from panewise.kernel.windowshard import new_shard
-from panewise.local.delivery import deliver
+from panewise.local.delivery import deliver, punctuated
 from panewise.local.stream import LocalStream
 
 SUM = {"total": "sum(v)"}
@@ -132,7 +138,7 @@ def test_all_is_counted_and_compared() -> None:
     assert not len(stream.feed(clock=101, prod={"until": 9}))
     assert stream.prods.unanswered == 1
     stream.feed(clock=102, prod=[{"v": 1}, {"until": 10}, {"v": 7}])
-    assert (stream.prods.prods, stream.prods.unanswered, stream.prods.early) == (4, 1, 2)
+    assert (stream.prods.prods, stream.prods.unanswered, stream.prods.early) == (4, 2, 2)
     stream.feed(rows((3, 2)), clock=104)
     assert stream.prods.accuracy["n"].mean is None
     told = stream.feed(final=True, clock=110).to_pylist()
@@ -142,7 +148,7 @@ def test_all_is_counted_and_compared() -> None:
     assert prods.accuracy["n"].mean == pytest.approx((1 + 2 / 3) / 2)
     assert (prods.early_latency, prods.final_latency, prods.gain) == (2.0, 10.0, pytest.approx(0.8))
     assert str(prods).splitlines() == [
-        "prods: 4 asked, 2 early answers, 2 of them final by now",
+        "prods: 4 asked, 2 early answers, 2 of them final by now, 2 found nothing to answer",
         "accuracy: n: 83.3%, worst 66.7%",
         "early answers: 2.0 s after the first row, final ones 10.0 s (80.0% gained)",
     ]
@@ -224,6 +230,111 @@ def test_an_autopilot_settles_and_settles_again() -> None:
     assert settled(shares[:58], near[:58], 0.95) <= 30
     assert settled(shares[60:], near[60:], 0.95) <= 30
     assert 0.02 < shares[-1] < shares[55] < 0.08
+
+
+def autopiloted(at: np.ndarray, keys: np.ndarray | None = None) -> pa.Table:
+    """What an autopilot that begins with half of 30 seconds answers of such rows, delivered at once."""
+    table = pa.table({"t": pa.array((at * 1e6).astype(np.int64), pa.timestamp("us")), "v": np.ones(len(at))})
+    table = table if keys is None else table.append_column("k", pa.array(keys))
+    told, arrival = punctuated(table, "t", "30 seconds", at)
+    plan = pw.tumbling_windows("30 seconds").by(*([] if keys is None else ["k"])).at("t", pw.in_band("mark"))
+    return deliver(plan, told, SUM, arrival=arrival, prods=pw.prodder("30 seconds", 0.5, hold_accuracy=0.9)).results
+
+
+def test_an_autopilot_that_asks_before_there_is_anything_asks_later() -> None:
+    """Rows come even, and then at the very ends of slides: what was asked for, and not there, was not right."""
+    rng = np.random.default_rng(1)
+    at = np.sort(np.concatenate([30 * w + 30 - rng.uniform(0, 30 if w < 20 else 1.5, 300) for w in range(60)]))
+    early = autopiloted(at).filter(pc.field("timing") == "early").column("segment").to_pylist()
+    answered = {(row["start"] - datetime(1970, 1, 1)).total_seconds() // 30 for row in early}
+    assert len(answered & set(range(30, 60))) >= 28
+
+
+def test_an_autopilot_counts_keys_that_it_misses() -> None:
+    """One row of each key in a window: half of the slide before its end, half of the keys have no answer."""
+    rng = np.random.default_rng(2)
+    at = np.concatenate([30 * w + rng.uniform(0, 30, 100) for w in range(40)])
+    order = np.argsort(at)
+    found = autopiloted(at[order], np.tile(np.arange(100), 40)[order])
+    last = found.filter(pc.field("segment", "start") >= pa.scalar(datetime(1970, 1, 1, 0, 10), pa.timestamp("us")))
+    finals, early = (len(last.filter(pc.field("timing") == timing)) for timing in ("final", "early"))
+    assert 0.85 < early / finals < 0.95
+
+
+def test_the_share_that_is_told_is_the_one_in_force() -> None:
+    """Of many shards one has rows, and learns."""
+    rng = np.random.default_rng(3)
+    plan = pw.tumbling_windows("30 seconds").at("t", pw.slack("0 seconds"))
+    stream = LocalStream(plan, SUM, shards=16, prods=pw.prodder("30 seconds", 0.5, hold_accuracy=0.95))
+    for window in range(20):
+        at = np.sort(rng.uniform(30 * window, 30 * window + 30, 300))
+        for begin in range(30):
+            some = at[(at >= 30 * window + begin) & (at < 30 * window + begin + 1)]
+            times = pa.array((some * 1e6).astype(np.int64), pa.timestamp("us"))
+            stream.feed(pa.table({"t": times, "v": np.ones(len(some))}), clock=30 * window + begin + 1)
+        assert stream.prods.aggressiveness is not None
+        assert window > 0 or stream.prods.aggressiveness == 0.5
+    shards = [new_shard(stream._layout, 16, state) for state in stream._state]  # type: ignore[arg-type]
+    moved = [shard.prodding.schedule for shard in shards if shard.prodding.schedule.has_learned]  # type: ignore[union-attr]
+    assert [each.aggressiveness for each in moved] == [stream.prods.aggressiveness]
+    assert moved[0].aggressiveness < 0.15
+
+
+def test_of_many_early_answers_a_few_are_kept() -> None:
+    """The first and the latest: a window that is asked for again and again must not fill the state."""
+    stream = LocalStream(pw.tumbling_windows(1000).at("t", pw.slack(100)), SUM, prods=True)
+    sizes = []
+    for i in range(60):
+        (told,) = stream.feed(rows((i, 1)), clock=i, prod={}).to_pylist()
+        assert (told["number"], told["total"]) == (i, i + 1)
+        sizes.append(stream.state_bytes)
+    assert max(sizes[20:]) - min(sizes[20:]) < 100
+    (told,) = stream.feed(final=True, clock=60).to_pylist()
+    assert [one["number"] for one in told["early"]] == [0, *range(45, 60)]
+    assert [one["seconds"] for one in told["early"]] == [60, *range(15, 0, -1)]
+    assert (stream.prods.early, stream.prods.matched) == (60, KEPT)
+
+
+def test_latency_through_plans_over_plans() -> None:
+    """From the first row of the first plan, to answers of the last."""
+    plan = pw.tumbling_windows(5).by("v").at("t", pw.slack(0)).agg(SUM).then(pw.tumbling_windows(10).agg(n="count(*)"))
+    stream = LocalStream(plan, prods=True, shards=2)
+    assert not len(stream.feed(rows((1, 1)), clock=100))
+    (told,) = stream.feed(rows((2, 2)), clock=103, prod={}).to_pylist()
+    assert (told["n"], told["latency"]) == (2, 3.0)
+    (told,) = stream.feed(rows((7, 1)), clock=105, prod={}).to_pylist()
+    assert (told["n"], told["number"], told["latency"]) == (3, 1, 5.0)
+    (told,) = stream.feed(rows((20, 1)), clock=110).to_pylist()
+    assert (told["timing"], told["n"], told["latency"]) == ("final", 3, 10.0)
+    assert [one["seconds"] for one in told["early"]] == [7.0, 5.0]
+    assert (stream.prods.final_latency, stream.prods.gain) == (10.0, pytest.approx(0.6))
+
+
+def test_the_worst_of_a_measure_that_goes_beyond_one() -> None:
+    stream = LocalStream(
+        pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True, shards=4,
+        accuracy=lambda early, final, seconds: 100 * early / final,
+    )  # fmt: skip
+    stream.feed(rows((1, 9)), prod={})
+    stream.feed(rows((2, 1)))
+    stream.finish()
+    assert (stream.prods.accuracy["total"].mean, stream.prods.accuracy["total"].worst) == (90, 90)
+
+
+def test_a_clock_on_the_wall() -> None:
+    """Where `at` has no zone, a prodder asks by the time of the session's: in Tokyo it is nine hours later."""
+    told = {}
+    for zone in (None, "Asia/Tokyo", "America/Los_Angeles"):
+        spec = replace(pw.prodder("1 hour", 0.0), zone=zone)
+        schedule = Schedule(spec, progress_of("t", pa.timestamp("us")))
+        assert schedule.tick(12 * 3_600_000_000 - 1) is None
+        (told[zone],) = schedule.tick(12 * 3_600_000_000).to_pylist()  # type: ignore[union-attr]
+    assert {zone: at.hour for zone, at in told.items()} == {None: 12, "Asia/Tokyo": 21, "America/Los_Angeles": 4}
+
+
+def test_another_stream_is_for_spark() -> None:
+    with pytest.raises(pw.SpecError, match=r"`prods` \(prods_from\) is another stream, and here there is one"):
+        LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=pw.prods_from(rows((1, 1)), "t"))
 
 
 def test_a_delivery_by_a_slow_operator() -> None:

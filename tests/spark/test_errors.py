@@ -438,7 +438,10 @@ def test_what_only_one_of_batch_and_stream_has(df: DataFrame, stream: DataFrame)
 def test_a_clock_that_nobody_needs(stream: DataFrame) -> None:
     with pytest.raises(pw.SpecError) as error:
         in_order.segments(stream, clock=stream)
-    assert str(error.value) == "`clock` ticks for `idle_after` and for a prodder, and there is neither. Leave it out."
+    assert (
+        str(error.value)
+        == "`clock` ticks for `idle_after`, a prodder and `set_aside`, and there is none of them. Leave it out."
+    )
 
 
 def test_another_stream_without_the_column(stream: DataFrame) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 from threading import Condition
 from typing import TYPE_CHECKING, Any
@@ -127,6 +129,73 @@ def test_a_person_in_another_process_is_answered_within_two_micro_batches(spark:
     assert (answer["sensor"], answer["timing"], answer["certain"]) == (1, "early", True)
     assert answer["latency"] > 0
     assert [row["sensor"] for got in seen.values() for row in got] == [1, 2]
+
+
+def test_another_stream_asks(spark: SparkSession, tmp_path: Path) -> None:
+    """For all that is open, for what ends by then, for one key; one request in each micro-batch."""
+    stream = stream_of(spark, tmp_path / "rows").filter("not ask")
+    (tmp_path / "asks").mkdir()
+    for number, given in enumerate([{"who": None, "u": None}, {"who": "a", "u": 10}, {"who": "b", "u": 9}]):
+        asks = pa.table({"who": pa.array([given["who"]], pa.string()), "u": pa.array([given["u"]], pa.int64())})
+        pq.write_table(asks, tmp_path / "asks" / f"{number}.parquet")
+        os.utime(tmp_path / "asks" / f"{number}.parquet", (1_700_000_000 + number,) * 2)
+    schema = spark.read.parquet(f"{tmp_path}/asks").schema
+    asks = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(f"{tmp_path}/asks")
+    plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
+    requests = pw.prods_from(asks.withColumnRenamed("who", "k"), "u", by="k")
+    found = plan.segments(stream, SUM, prods=requests, shards=2)
+    writer = found.writeStream.format("parquet").option("path", f"{tmp_path}/out").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+    assert query.awaitTermination(ENDS_WITHIN)
+    early = spark.read.parquet(f"{tmp_path}/out").filter("timing = 'early'").select("k", "number", "total").collect()
+    assert sorted(map(tuple, early)) == [("a", 0, 4), ("a", 1, 8), ("b", 0, 10)]
+    told = pw.progress(query).prods
+    assert told is not None
+    # the third asks for what ends by 9, and nothing does
+    assert (told.prods, told.unanswered, told.early) == (3, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("by", "named", "said"),
+    [("u", ["s"], "`by` ('s'): the stream of prods has no such column"), ("w", [], "`until` ('w')")],
+)
+def test_a_stream_of_prods_that_lacks_a_column(
+    spark: SparkSession, tmp_path: Path, by: str, named: list[str], said: str
+) -> None:
+    plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
+    asks = spark.readStream.format("rate").load().selectExpr("value as u")
+    with pytest.raises(pw.InputError) as caught:
+        plan.segments(stream_of(spark, tmp_path / "rows"), SUM, prods=pw.prods_from(asks, by, by=named))
+    assert said in str(caught.value)
+
+
+def test_what_is_not_understood_asks_for_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """Whoever writes it is told so; and what another program has written is left alone."""
+    control = pw.Control(spark, f"{tmp_path}/control")
+    plan = pw.tumbling_windows(10).by("k").at("t", pw.slack(20))
+    stream = stream_of(spark, tmp_path / "rows")
+    found = plan.segments(stream, SUM, prods=True, control=control.folder, shards=1)
+    with pytest.raises(pw.InputError, match=r"`key` \('a'\) is no key of the plan"):
+        control.prod(key="a")
+    with pytest.raises(pw.InputError, match=r"`until` \('2024-01-01'\) must be an instant as `at` is, of type bigint"):
+        control.prod(until=date(2024, 1, 1))
+    for number, command in enumerate(
+        [{"until": "soon"}, {"key": '{"who": "a"}'}, {"until": 10, "key": '{"k": "b"}'}],
+    ):
+        text = json.dumps({"kind": "prod", **command})
+        (tmp_path / "control" / f"{number}.json").write_text(text, encoding="utf-8")
+    writer = found.writeStream.format("parquet").option("path", f"{tmp_path}/out").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", f"{tmp_path}/checkpoint").start()
+    assert query.awaitTermination(ENDS_WITHIN)
+    early = spark.read.parquet(f"{tmp_path}/out").filter("timing = 'early'").collect()
+    assert {row["k"] for row in early} == {"b"}
+    told = pw.progress(query).prods
+    assert told is not None
+    assert told.prods == 1
+    silent = pw.Control(spark, f"{tmp_path}/silent")
+    plan.segments(stream_of(spark, tmp_path / "others"), SUM, control=silent.folder)
+    with pytest.raises(pw.InputError, match="answers no prods"):
+        silent.prod()
 
 
 def test_a_query_that_nobody_can_ask(spark: SparkSession, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -13,7 +13,8 @@ from panewise.cli.engine import engine
 from panewise.cli.run import local
 from panewise.errors import InputError, JobError, did_you_mean
 from panewise.jobs import read_job
-from panewise.spark.control import Control, command
+from panewise.spark.control import Control, check_prod, command
+from panewise.spark.watch import at_of
 
 __all__ = ["prod"]
 
@@ -35,7 +36,9 @@ def prod(query: str, until: str | None, keys: Sequence[str], master: str, settin
             f"There is no control folder {folder!r}: the query has not been started yet. Start it first, such as with "
             "`panewise run`."
         )
-    _write(place, command("prod", wanted, named))
+    told = command("prod", wanted, named)
+    check_prod(folder, told["until"], named)
+    _write(place, told)
     return folder
 
 
@@ -70,12 +73,9 @@ def _until(text: str) -> Until:
     >>> _until("50"), _until("0.5"), _until("2024-01-01"), _until("2024-01-01T08:00:00")
     (50, 0.5, datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 8, 0))
     """
-    readers: tuple[Callable[[str], Until], ...] = (int, float, date.fromisoformat, datetime.fromisoformat)
-    for reader in readers:
-        try:
-            return reader(text)
-        except ValueError:
-            continue
+    found = at_of(text)
+    if not isinstance(found, str):
+        return found
     raise InputError(
         f"`--until` ({text!r}) must be a number, a date or a time, as `at` is. "
         "Write it as 50, 2024-01-01 or 2024-01-01T08:00:00+00:00."

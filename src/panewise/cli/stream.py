@@ -195,7 +195,11 @@ def run(spark: SparkSession, job: Job, stream: StreamOptions, live: bool = False
     }
     sources = read_all(spark, job)
     if job.fill is None:
-        found = job.plan.segments(sources["source"], dict(job.agg), prods=stream.prods, **options)
+        options |= {"prods": stream.prods, "set_aside": stream.set_aside}
+        if stream.set_aside is not None and stream.trigger != "once":
+            # what is set aside is made up for in a lull, which takes a micro-batch
+            options["clock"] = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+        found = job.plan.segments(sources["source"], dict(job.agg), **options)
     else:
         found = filled(job, job.fill, sources, **options)
     once = stream.trigger == "once"

@@ -33,7 +33,10 @@ class ProdProgress:
 
     prods: int = 0
     unanswered: int = 0
-    """Of the latest micro-batch: prods that found nothing to answer, because they came too early, or too late."""
+    """Prods that found nothing to answer, because they came too early, or too late.
+
+    On Spark: of the micro-batches that the query, or whoever watches it, remembers.
+    """
     early: int = 0
     matched: int = 0
     """Early answers whose final ones have come, on which all else is based."""
@@ -45,7 +48,7 @@ class ProdProgress:
     gain: float | None = None
     """Which share of the final latency the early answers came before the final ones, in the mean."""
     aggressiveness: float | None = None
-    """Of the prodder, now; of an autopilot, the mean over shards, each of which follows its own keys."""
+    """Of the prodder, now; of an autopilot, the mean over shards that have moved it, each by its own keys."""
 
     @property
     def accuracies(self) -> str:
@@ -57,7 +60,7 @@ class ProdProgress:
         """What was asked and answered, in words."""
         found = [f"{self.prods:,} asked", f"{self.early:,} early answers, {self.matched:,} of them final by now"]
         if self.unanswered:
-            found.append(f"{self.unanswered:,} of the latest found nothing to answer")
+            found.append(f"{self.unanswered:,} found nothing to answer")
         return ", ".join(found)
 
     @property
@@ -87,6 +90,7 @@ _HOW = {
     "latency_gain": "sum",
     "share_count": "sum",
     "share_total": "sum",
+    "share_begun": "max",
 }
 _NEAR = {"count": "sum", "total": "sum", "worst": "min"}
 _REAL = ("latency_", "share_", "near_")
@@ -109,8 +113,8 @@ def figures_of(facts: Mapping[str, Any], names: Sequence[str], answered: Array |
     found = {"prods": facts["prods"], "asked": len(marks), **facts["totals"]}
     found["answered"] = sum(1 << i for i, mark in enumerate(marks[:_BITS]) if mark)
     found |= dict(zip((name for name in _HOW if name.startswith("latency")), facts["latencies"], strict=True))
-    share = facts["aggressiveness"]
-    found |= {"share_count": float(share is not None), "share_total": share or 0.0}
+    share, learned = facts["aggressiveness"], facts["has_learned"]
+    found |= {"share_count": float(learned), "share_total": share if learned else 0.0, "share_begun": share}
     for i, name in enumerate(names):
         found |= {f"near_{i}_{what}": value for what, value in zip(_NEAR, facts["means"][name], strict=True)}
     return found
@@ -118,8 +122,13 @@ def figures_of(facts: Mapping[str, Any], names: Sequence[str], answered: Array |
 
 def added(shards: Sequence[Mapping[str, Any]], aggregates: int) -> dict[str, Any]:
     """The figures of several shards, put together."""
-    ways: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "max": max, "min": min, "bit_or": _union}
+    ways: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "max": _most, "min": min, "bit_or": _union}
     return {name: ways[way]([shard[name] for shard in shards]) for name, way in how(aggregates).items()}
+
+
+def _most(values: Iterable[Any]) -> Any:
+    """The largest that is there."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def _union(marks: Iterable[int]) -> int:
@@ -147,5 +156,5 @@ def told(figures: Mapping[str, Any], names: Sequence[str]) -> ProdProgress:
         early_latency=early,
         final_latency=final,
         gain=gain,
-        aggressiveness=figures["share_total"] / shares if shares else None,
+        aggressiveness=figures["share_total"] / shares if shares else figures["share_begun"],
     )

@@ -52,13 +52,13 @@ class Emitter:
         fields += [pa.field(output.name, output.type) for output in aggregation.outputs]
         self.schema = pa.schema(fields)
 
-    def batch(self, keys: Sequence[pa.Array], found: Segments, certain: Array | None = None) -> pa.RecordBatch:
-        """One batch; `keys` holds the key of every group of the page. What is not certain has no id."""
+    def batch(self, keys: Sequence[pa.Array], found: Segments, named: Array | None = None) -> pa.RecordBatch:
+        """One batch; `keys` holds the key of every group of the page. What is not `named` has no id."""
         flags = found.flags
         owner = pa.array(found.group)
         segment = pa.StructArray.from_arrays(
             [
-                pa.array(found.ids, mask=None if certain is None else ~certain),
+                pa.array(found.ids, mask=None if named is None else ~named),
                 self._progress.bounds(found.start),
                 self._progress.bounds(found.end),
                 _BOUNDS.take(pa.array(flags & (sg.START_INCLUDED | sg.END_INCLUDED))),

@@ -21,12 +21,24 @@ from panewise.kernel.punctuate import Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout
 from panewise.spec.punctuate import Passed
 
-__all__ = ["EARLY", "FINAL", "OTHER", "PAGE_ROWS", "PROD", "PROMISE", "PROMISE_OF_KEY", "ROW", "TICK", "Packer"]
+__all__ = [
+    "EARLY",
+    "FINAL",
+    "OTHER",
+    "PAGE_ROWS",
+    "PROD",
+    "PROMISE",
+    "PROMISE_OF_KEY",
+    "ROW",
+    "TICK",
+    "UNSURE",
+    "Packer",
+]
 
-ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER, PROD, EARLY = range(8)
+ROW, PROMISE, PROMISE_OF_KEY, FINAL, TICK, OTHER, PROD, EARLY, UNSURE = range(9)
 """Kinds of elements: a row; no more rows up to its `at`, of any key, or of its own; no more at all; the clock; a row
 that is not wanted, and only says how far its source has come; a request for what ends up to its `at`, of the keys that
-it names; a row that is there for the answer to it only."""
+it names; a row that is there for the answer to it only, and one that may never come otherwise."""
 
 PAGE_ROWS = 1 << 19
 """How many rows are gathered before they are dealt: fewer make small pages, more take memory."""
@@ -74,9 +86,10 @@ class Packer:
             if len(named):
                 about = elements.take(pa.array(named)).select(["shard", *self._keys, "at"])
                 yield from self._pages(about, "promises")
-            if (kinds == EARLY).any():
-                mine = elements.filter(pa.array(kinds == EARLY)).drop_columns(["clock", *self._sources])
-                yield from self._pages(mine.combine_chunks(), "early")
+            for kind, name in ((EARLY, "early"), (UNSURE, "unsure")):
+                if (kinds == kind).any():
+                    mine = elements.filter(pa.array(kinds == kind)).drop_columns(["clock", *self._sources])
+                    yield from self._pages(mine.combine_chunks(), name)
             if (kinds == OTHER).any():
                 yield from self._passed(elements.filter(pa.array(kinds == OTHER)).combine_chunks())
             elements = elements.filter(pa.array(kinds == ROW))

@@ -6,8 +6,10 @@ open, and its final answer comes when it would have come. Early answers are kept
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -18,18 +20,22 @@ from panewise.errors import DataError, SpecError
 from panewise.kernel.keys import codes, slots_of
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
+from panewise.kernel.sqltypes import zone_of
 from panewise.spec.prod import Prodder
 
 __all__ = [
     "ARRIVED",
+    "KEPT",
+    "Asked",
+    "Learned",
     "Ledger",
     "Schedule",
     "accuracy",
     "answer_schema",
     "answers",
-    "asked_of",
     "check_answers",
     "early_type",
+    "joined",
     "without_told",
 ]
 
@@ -47,6 +53,8 @@ _RECENT = 0.3
 """How much the latest answers count, against all before them."""
 _STEP = 2.0
 """By how much an autopilot moves at once, at most."""
+KEPT = 16
+"""How many early answers about one segment are kept, to be compared with the final one: the first, and the latest."""
 
 
 def accuracy(early: Array, final: Array, seconds: Array) -> Array:
@@ -60,29 +68,47 @@ def accuracy(early: Array, final: Array, seconds: Array) -> Array:
     return np.asarray(np.where(zero, early == 0, np.maximum(0.0, 1.0 - off)), np.float64)
 
 
-def asked_of(progress: Progress, prods: pa.Table, keys: Sequence[pa.Array], count: int) -> list[Array]:
-    """For each prod (k0.., at; what is null is any), up to where each of so many keys is asked for."""
-    named = [in_one(prods.column(f"k{i}")) for i in range(len(keys))]
-    known = in_one(prods.column("at"))
-    until = np.full(len(prods), progress.everything, progress.dtype)
-    present = np.asarray(known.is_valid().to_numpy(zero_copy_only=False))
-    until[present] = progress.numbers(known.drop_null())
-    found = []
-    for i in range(len(prods)):
-        given = [(key, name[i]) for key, name in zip(keys, named, strict=True) if name[i].is_valid]
-        asked = np.full(count, until[i], progress.dtype)
-        if given and len(given) == len(keys):
-            # one key of all: looked up
-            place = slots_of(list(keys), [name.slice(i, 1) for name in named], count, 1)[0]
-            asked[:] = progress.nothing
-            asked[place : place + 1] = until[i]
-        else:
-            for key, name in given:
-                asked[~np.asarray(pc.fill_null(pc.equal(key, name), False).to_numpy(zero_copy_only=False))] = (
-                    progress.nothing
-                )
-        found.append(asked)
-    return found
+class Asked:
+    """What prods (k0.., at; what is null is any) ask for, of so many keys."""
+
+    def __init__(self, progress: Progress, prods: pa.Table, keys: Sequence[pa.Array], count: int) -> None:
+        self._keys, self._names = keys, [in_one(prods.column(f"k{i}")) for i in range(len(keys))]
+        known = in_one(prods.column("at"))
+        self.until = np.full(len(prods), progress.everything, progress.dtype)
+        """Up to where each asks."""
+        self.until[np.asarray(known.is_valid().to_numpy(zero_copy_only=False))] = progress.numbers(known.drop_null())
+        # those that name one key of all are looked up together
+        whole = np.full(len(prods), bool(keys))
+        for name in self._names:
+            whole &= np.asarray(name.is_valid().to_numpy(zero_copy_only=False))
+        places = np.flatnonzero(whole)
+        named = [name.take(pa.array(places)) for name in self._names]
+        self._slots = np.full(len(prods), -1)
+        self._slots[places] = slots_of(list(keys), named, count, len(places)) if len(places) else 0
+
+    @classmethod
+    def everything(cls, progress: Progress) -> Asked:
+        """One that asks for all."""
+        return cls(progress, pa.table({"at": pa.nulls(1, progress.type)}), (), 0)
+
+    def of(self, slots: Array, ends: Array) -> Iterator[tuple[int, Array]]:
+        """For each prod, which of these segments it asks for."""
+        order = np.argsort(slots, kind="stable") if (self._slots >= 0).any() else slots
+        for i, until in enumerate(self.until):
+            if self._slots[i] >= 0:
+                first, last = (np.searchsorted(slots, self._slots[i], side, sorter=order) for side in ("left", "right"))
+                mine = np.sort(order[first:last])
+            else:
+                mine = np.flatnonzero(self._among(i)[slots]) if self._keys else np.arange(len(slots))
+            yield i, mine[ends[mine] <= until]
+
+    def _among(self, i: int) -> Array:
+        """The keys that a prod asks for."""
+        found = np.ones(len(self._keys[0]), bool)
+        for key, name in zip(self._keys, self._names, strict=True):
+            if name[i].is_valid:
+                found &= np.asarray(pc.fill_null(pc.equal(key, name[i]), False).to_numpy(zero_copy_only=False))
+        return found
 
 
 @dataclass(frozen=True)
@@ -94,6 +120,11 @@ class Learned:
     """A row for each answer, a column for each aggregate; NaN where there was neither value."""
 
 
+def joined(first: Learned, more: Learned) -> Learned:
+    """All of it."""
+    return Learned(np.concatenate([first.share, more.share]), np.concatenate([first.accuracy, more.accuracy]))
+
+
 class Schedule:
     """A prodder: says, tick by tick, when it is time to ask; an autopilot, where it holds an accuracy."""
 
@@ -102,12 +133,17 @@ class Schedule:
         self.aggressiveness = spec.aggressiveness
         self.asked = _NEVER
         """The last slide that was asked for, counted from the epoch."""
+        self.reached: int | None = None
+        """Up to where it has asked, in microseconds, if it says so; and how aggressive it was then."""
+        self.share = spec.aggressiveness
+        self._began: int | None = None
         self._slope: float | None = None
         """How much accuracy is lost, for all of a slide before its end."""
+        self._zone = None if spec.zone is None else zone_of(spec.zone)
 
     def tick(self, clock: int) -> pa.Array | None:
         """Up to where to ask now, as an `at`, or null for all that is open; None if it is not yet time."""
-        every = self._spec.every.micros
+        every, clock = self._spec.every.micros, clock + self._offset(clock)
         slide = int((clock + round((self.aggressiveness or 0.0) * every)) // every)
         first, due = self.asked == _NEVER, slide > self.asked
         self.asked = max(self.asked, slide)
@@ -116,7 +152,27 @@ class Schedule:
         progress = self._progress
         if self.aggressiveness is None or progress.unit != "micros":
             return pa.nulls(1, progress.type)
-        return progress.bounds(np.array([slide * every], progress.dtype))
+        self.reached, self.share = slide * every, self.aggressiveness
+        self._began = self.reached - every if self._began is None else self._began
+        return progress.bounds(np.array([self.reached], progress.dtype))
+
+    def _offset(self, clock: int) -> int:
+        """What a clock on the wall is ahead of the time, where `at` is the time on one."""
+        if self._zone is None:
+            return 0
+        ahead = datetime.fromtimestamp(clock / _SECOND, self._zone).utcoffset()
+        return 0 if ahead is None else round(ahead.total_seconds() * _SECOND)
+
+    def asked_for(self, end: Array, reached: int | None) -> Array:
+        """Whether what ends then was asked for, by the time it had asked up to `reached`."""
+        if reached is None or self._began is None:
+            return np.zeros(len(end), bool)
+        return (end > self._began) & (end <= reached)
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether an autopilot has moved by what it saw."""
+        return self._slope is not None
 
     def learn(self, learned: Learned) -> None:
         """Move on, so that the aggregate that does worst has the accuracy that is to be held.
@@ -141,14 +197,17 @@ class Schedule:
 
     def facts(self) -> dict[str, Any]:
         """What to keep, as JSON takes it."""
-        return {"asked": self.asked, "share": self.aggressiveness, "slope": self._slope}
+        told = {"reached": self.reached, "began": self._began, "share_then": self.share}
+        return {"asked": self.asked, "share": self.aggressiveness, "slope": self._slope, **told}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         """Go on from `facts`; what a person has changed since holds."""
         self.asked = facts["asked"]
+        self.reached, self._began = facts.get("reached"), facts.get("began")
         if self._spec.hold_accuracy is not None and facts["share"] is not None:
             low, high = self._spec.bounds
             self.aggressiveness, self._slope = min(max(facts["share"], low), high), facts["slope"]
+            self.share = facts.get("share_then", self.aggressiveness)
 
 
 def check_answers(names: Iterable[str]) -> None:
@@ -180,9 +239,10 @@ def answers(found: pa.RecordBatch, schema: pa.Schema, told: Sequence[pa.Array]) 
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def without_told(found: pa.Table, timing: str) -> pa.Table:
-    """The early results of a table, or the final ones, without what is told of them."""
-    return found.filter(pc.equal(found.column("timing"), timing)).drop_columns(list(TOLD))
+def without_told(found: pa.Table, timing: str, certain: bool = True) -> pa.Table:
+    """Without what is told of them: the early results that are certain, or those that are not, or the final ones."""
+    mine = pc.and_(pc.equal(found.column("timing"), timing), pc.equal(found.column("certain"), certain))
+    return found.filter(mine).drop_columns(list(TOLD))
 
 
 def early_type(outputs: pa.Schema) -> pa.DataType:
@@ -192,7 +252,7 @@ def early_type(outputs: pa.Schema) -> pa.DataType:
 
 
 class Ledger:
-    """Early answers that wait for their final ones, and what has come of those that met."""
+    """Early answers that wait for their final ones, a few for each segment, and what has come of those that met."""
 
     def __init__(self, outputs: pa.Schema, progress: Progress, measure: Any = None, windows: bool = False) -> None:
         self._outputs, self._progress, self._windows = outputs, progress, windows
@@ -201,7 +261,7 @@ class Ledger:
         self._measures = [named.get(name, other) for name in outputs.names]
         self.held = self._empty()
         self.totals: dict[str, Any] = {"early": 0, "matched": 0}
-        self.means: dict[str, list[float]] = {name: [0, 0.0, 1.0] for name in outputs.names}
+        self.means: dict[str, list[float]] = {name: [0, 0.0, math.inf] for name in outputs.names}
         """Of each aggregate: how many early answers met their final ones, the sum of accuracies, and the worst."""
         self.latencies: list[float] = [0, 0.0, 0.0, 0.0]
         """Of how many both latencies are known; the sums of early ones, of final ones, and of gains."""
@@ -237,21 +297,34 @@ class Ledger:
         """
         mine, others = self._beside(about)
         count = len(mine)
-        number = np.bincount(others, minlength=count + len(others))[mine]
+        before = np.full(count + len(others), -1)
+        np.maximum.at(before, others, np.asarray(self.held.column("number").to_numpy()))
+        number = before[mine] + 1
         told = [pa.array(number), pa.array(np.full(count, clock)), pa.array(share, mask=np.isnan(share))]
         more = pa.Table.from_arrays([*map(pa.array, about), *told, *values], schema=self.held.schema)
-        self.held = pa.concat_tables([self.held, more]).combine_chunks()
+        self.held = pa.concat_tables([self._without_old(mine, others, number), more]).combine_chunks()
         self.totals["early"] += count
         return number
+
+    def _without_old(self, mine: Array, others: Array, number: Array) -> pa.Table:
+        """What is held, but for those between the first and the latest that make room for these."""
+        newest = np.zeros(len(mine) + len(others), np.int64)
+        newest[mine] = number
+        held = np.asarray(self.held.column("number").to_numpy())
+        stays = (held == 0) | (held > newest[others] + 1 - KEPT)
+        return self.held if stays.all() else self.held.filter(pa.array(stays))
 
     def match(self, about: About, values: Sequence[pa.Array], clock: int, latency: Array) -> tuple[pa.Array, Learned]:
         """Final answers; of each, what is told of the early ones, and what a prodder learns from them."""
         kind, held, count = early_type(self._outputs), self.held, len(about[0])
         if not len(held) or not count:
             return pa.nulls(count, kind), Learned(np.empty(0), np.empty((0, len(self._outputs))))
-        mine, others = self._beside(about)
-        finals = np.full(count + len(held), -1)
-        finals[mine] = np.arange(count)
+        start = np.asarray(held.column("start").to_numpy())
+        # most are about other times
+        some = np.flatnonzero((about[1] >= start.min()) & (about[1] <= start.max()))
+        mine, others = self._beside([each[some] for each in about])
+        finals = np.full(len(some) + len(held), -1)
+        finals[mine] = some
         owner = finals[others]
         met = np.flatnonzero(owner >= 0)
         # those of one segment one after another, in their order
@@ -271,11 +344,11 @@ class Ledger:
         rows = pa.StructArray.from_arrays(told, fields=list(kind.value_type))
         counts = np.bincount(owner, minlength=count)
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
-        lists = pa.ListArray.from_arrays(offsets, rows, type=kind)
+        lists = pa.ListArray.from_arrays(offsets, rows, type=kind, mask=pa.array(counts == 0))
         share = np.asarray(taken.column("share").to_numpy(zero_copy_only=False), np.float64)
         of_all = np.array([each.to_numpy(zero_copy_only=False) for each in near], np.float64)
         learned = Learned(share, of_all.reshape(len(near), len(met)).T)
-        return pc.if_else(pa.array(counts > 0), lists, pa.scalar(None, kind)), learned
+        return lists, learned
 
     def _move_up(self, finals: About) -> None:
         """Of those that start at one instant, so many fewer are to come."""
@@ -327,9 +400,13 @@ class Ledger:
 
 def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measure) -> pa.Array:
     """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
+    numbers = pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type)
+    if numbers and not early.null_count and not final.null_count:
+        a, b = (np.asarray(each.cast(pa.float64())) for each in (early, final))
+        return pa.array(_measured(measure, a, b, seconds))
     absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
     lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
-    if pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type):
+    if numbers:
         a, b = (
             np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
         )

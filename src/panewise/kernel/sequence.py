@@ -7,7 +7,8 @@ conditions c0, ..., and what aggregates read, a0, ... (none for count(*), one fo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -89,6 +90,10 @@ class Layout:
     set_aside: SetAside | None = None
     """Which rows of bursts are set aside, if any."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is worked out from the rest does not travel
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
     def __post_init__(self) -> None:
         check_amounts(self.plan.scheme.amounts, self.progress)
         if isinstance(self.plan.scheme, WindowScheme):
@@ -124,7 +129,7 @@ class Layout:
                 f"`emit` ({self.emit.mode!r}) is for frames: a window is sent once, complete. Leave it out."
             )
 
-    @property
+    @cached_property
     def progress(self) -> Progress:
         """How `at` is held."""
         return progress_of(self.plan.ordered_by, self.at_type)
@@ -135,19 +140,19 @@ class Layout:
             return at
         return np.array(in_one(rows.column("b0")).to_numpy(), np.int64)
 
-    @property
+    @cached_property
     def aggregation(self) -> Aggregation:
         """The folds of the aggregates."""
         if not self.arrives:
             return Aggregation(self.agg, self.input_types)
         return Aggregation((*self.agg, (ARRIVED, Aggregate("min", ARRIVED))), (*self.input_types, pa.int64()))
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str | None, ...]:
         """The column that each aggregate reads; None for count(*)."""
         return (*input_columns(self.agg), *([ARRIVED] if self.arrives else []))
 
-    @property
+    @cached_property
     def emitter(self) -> Emitter:
         """What makes the results."""
         keys = [pa.field(name, arrow) for name, arrow in zip(self.plan.keys, self.key_types, strict=True)]
@@ -155,12 +160,13 @@ class Layout:
         bounds = Progress("whole", pa.int64()) if isinstance(self.plan.scheme, RowWindows) else self.progress
         return Emitter(self.plan.scheme, keys, bounds, self.aggregation, self.emit)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """Of the results."""
-        schema = self.emitter.schema
-        schema = schema.remove(len(schema) - 1) if self.arrives else schema
-        return schema if self.prods is None else answer_schema(schema, len(self.agg))
+        schema, passes = self.emitter.schema, self.prods is not None and self.prods.passes
+        # a plan that follows goes on from when rows first arrived
+        schema = schema.remove(len(schema) - 1) if self.arrives and not passes else schema
+        return schema if self.prods is None else answer_schema(schema, len(self.agg) + (self.arrives and passes))
 
     @property
     def operator(self) -> SegmentOperator:

@@ -6,7 +6,7 @@ them; what it has passed goes, in order, through the segment operator, which is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,17 +19,14 @@ from panewise.kernel.aside import AsideOperator
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import KeyTable
-from panewise.kernel.operator import SegmentOperator
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array
 from panewise.kernel.prod import ARRIVED
-from panewise.kernel.prodding import Prodding
+from panewise.kernel.prodding import Fresh, Prodding, among, certain_of, joined
 from panewise.kernel.punctuate import Punctuator, Seen
 from panewise.kernel.sequence import Layout, Reader, tied
 from panewise.kernel.spans import missing_between, span_at_least
 from panewise.kernel.state import check_fingerprint, fingerprint, pack_state, unpack_state
-from panewise.spec.emit import Emit
-from panewise.spec.frames import ChainFrames
 from panewise.spec.punctuate import Scheduled
 
 __all__ = ["ASKED", "PUNCTUATION", "REASONS", "TOTALS", "Outcome", "Shard"]
@@ -190,7 +187,7 @@ class Shard:
 
         `now` is the time in microseconds, where no clock ticks among the rows.
         """
-        seen, rows, promises, early = [], [], [], []
+        seen, rows, promises, early, unsure = [], [], [], [], []
         for data in pages:
             tables, facts = load(data)
             if "seen" in facts:
@@ -199,6 +196,8 @@ class Shard:
                 rows.append((tables["keys"], tables["rows"]))
             elif "early" in tables:
                 early.append((tables["keys"], tables["early"]))
+            elif "unsure" in tables:
+                unsure.append((tables["keys"], tables["unsure"]))
             else:
                 promises.append((tables["keys"], tables["promises"]))
         before = self.punctuator.until
@@ -216,8 +215,8 @@ class Shard:
         asked = answered = None
         if self.prodding is not None:
             asked = self.prodding.due(seen, clock)
-            more, of = self._gather(early)
-            segments, answered = self._answers(self.prodding, found, asked, (self._arrived(more, clock), of), clock)
+            more = [(self._arrived(others, clock), of) for others, of in map(self._gather, (early, unsure))]
+            segments, answered = self._answers(self.prodding, found, asked, more, clock)
         else:
             segments = self._emitter.batch(self._table.columns, found) if len(found) else None
             segments = segments.select(self._layout.schema.names) if segments and self._layout.arrives else segments
@@ -238,23 +237,25 @@ class Shard:
     # ---- prods
 
     def _arrived(self, rows: pa.Table | None, clock: int) -> pa.Table | None:
-        """Rows with the time, where it is kept when segments were first heard of."""
-        if rows is None or not self._layout.arrives:
+        """Rows with the time, where it is kept when segments were first heard of; a plan before has told it already."""
+        if rows is None or not self._layout.arrives or ARRIVED in rows.column_names:
             return rows
         return rows.append_column(ARRIVED, pa.array(np.full(len(rows), clock), mask=np.full(len(rows), clock < 0)))
 
     def _answers(
-        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: tuple[pa.Table | None, Array], clock: int
+        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: Sequence[Fresh], clock: int
     ) -> tuple[pa.RecordBatch | None, Array | None]:
         """Final answers, then early ones: what has just become final needs no other; and which prods were answered.
 
-        `more` are rows that are there for early answers only.
+        `more` are rows that are there for early answers only: those that are certain, and those that are not.
         """
         keys, made, answered = self._table.columns, [], None
         if len(found):
             made.append(prodding.finals(found, keys, clock))
         if asked is not None:
-            open_ones, certain = self._early(*more)
+            open_ones, certain = self._early(*joined(more))
+            if more[1][0] is not None:
+                certain &= among(open_ones, self._early(*more[0])[0])
             some, answered = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
             made += [] if some is None else [some]
         if len(self._table):
@@ -267,50 +268,27 @@ class Shard:
         operator, arrivals, punctuator, count = self._operator, self._arrivals, self.punctuator, len(self._table)
         state = {name: array.copy() for name, array in operator.state(count).items()}
         kept = {name: array.copy() for name, array in self._kept().items()}
-        waiting, until, last, reached, final = (
-            self._waiting, arrivals.until, self._last, punctuator.until, punctuator.final
-        )  # fmt: skip
+        waiting, until, last = self._waiting, arrivals.until, self._last
+        told = (punctuator.until, punctuator.final, punctuator.latest)
         certain = self._certain(state)
         # as if this were the end of the stream
         everything = self._progress.everything
         arrivals.until, self._last = np.full(count, everything, self._progress.dtype), last.copy()
         punctuator.until, punctuator.final = everything, True
+        if fresh is not None:
+            punctuator.latest = max(punctuator.latest, arrivals.numbers(fresh).max())
         try:
             found = self._advance(fresh, slots)
         finally:
             operator.resume(state)
             self._resume(kept)
             self._waiting, arrivals.until, self._last = waiting, until, last
-            punctuator.until, punctuator.final = reached, final
+            punctuator.until, punctuator.final, punctuator.latest = told
         return found, certain(found)
 
     def _certain(self, state: Mapping[str, Array]) -> Callable[[Any], Array]:
-        """Which segments are certain to come: of those under way, the ones that a part could be sent of.
-
-        No part is sent of minimal frames: of these it is what would come if nothing but the rows passed so far did.
-        """
-        count, layout = len(self._table), self._layout
-        scheme = layout.plan.scheme
-        minimal = isinstance(scheme, ChainFrames) and scheme.closing == "include"
-        operator = SegmentOperator(scheme, self._progress, layout.aggregation, Emit("final" if minimal else "updates"))
-        operator.restore(dict(state))
-        reached = self._arrivals.until
-        promised = (reached > self._progress.nothing, reached, self._progress.above(reached))
-        offsets, ends = np.zeros(count + 1, np.int64), np.full(count, minimal)
-        none = np.empty(0, self._progress.dtype)
-        page = self._reader.page(self._reader.empty(), none, offsets, np.arange(count), ends, promised)
-        sure = operator.on_page(page)
-        sure = sure.of((sure.flags & sg.REMAINDER_FLAG) == 0)
-        known = set(zip(sure.group.tolist(), sure.start.tolist(), strict=True))
-        # a gap goes up to a run that is not decided yet, or on through it: it comes in any case
-        gaps = (state["carried_1"][:, 1] & sg.GAP_FLAG) != 0
-        known |= set(zip(state["carried_owners"][gaps].tolist(), state["carried_0"][gaps, 0].tolist(), strict=True))
-
-        def certain(found: Any) -> Array:
-            named = zip(found.group.tolist(), found.start.tolist(), strict=True)
-            return np.asarray(np.fromiter((each in known for each in named), bool, len(found)) | (found.part > 0))
-
-        return certain
+        """Which segments are certain to come, of those under way."""
+        return certain_of(self._layout, self._reader, state, self._arrivals.until)
 
     def _first_found(self, found: Any, partial: Array) -> int:
         """Of how many keys the first segment is among these."""

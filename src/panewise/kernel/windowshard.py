@@ -5,7 +5,7 @@ Those number rows in order, so that a row waits, as for frames, until progress h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from panewise.kernel.aside import AsideOperator, Unsent, ranges
 from panewise.kernel.keys import slots_of
 from panewise.kernel.order import sort_indices
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.prodding import Prodding
+from panewise.kernel.prodding import Fresh, Prodding
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
 from panewise.kernel.tuples import TupleOperator
@@ -153,7 +153,7 @@ class WindowShard(_AnyOrder):
         return self._let_go()
 
     def _answers(
-        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: tuple[pa.Table | None, Array], clock: int
+        self, prodding: Prodding, found: Any, asked: pa.Table | None, more: Sequence[Fresh], clock: int
     ) -> tuple[pa.RecordBatch | None, Array | None]:
         made = super()._answers(prodding, found, asked, more, clock)
         if self.aside is not None and asked is not None and prodding.answered is not None:

@@ -53,7 +53,7 @@ class Delivered:
     counts: dict[str, int]
 
     def accuracies(self) -> pa.Table:
-        """Early answers whose final ones came: `number`, `seconds` before, accuracies."""
+        """Early answers whose final ones came: keys, `number`, `seconds` before, accuracies."""
         finals = self.results.filter(pc.equal(self.results.column("timing"), "final"))
         early = in_one(finals.column("early"))
         told = pc.list_flatten(early)
@@ -62,7 +62,14 @@ class Delivered:
         owner = pc.list_parent_indices(early)
         latency = in_one(finals.column("latency")).take(owner)
         gain = pc.divide(in_one(of_all.column("seconds")), latency)
-        own = {"number": of_all.column("number"), "seconds": of_all.column("seconds"), "latency": latency, "gain": gain}
+        names = finals.column_names
+        own = {name: in_one(finals.column(name)).take(owner) for name in names[: names.index("segment")]}
+        own |= {
+            "number": of_all.column("number"),
+            "seconds": of_all.column("seconds"),
+            "latency": latency,
+            "gain": gain,
+        }
         return pa.table({**own, **{name: near.column(name) for name in near.column_names}})
 
 

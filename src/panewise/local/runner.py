@@ -13,6 +13,8 @@ from panewise.errors import InputError
 from panewise.kernel.apply import evaluate
 from panewise.kernel.follow import Follow
 from panewise.kernel.order import sortable
+from panewise.kernel.page import in_one
+from panewise.kernel.prod import ARRIVED
 from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import PAGE_ROWS, Layout, Sequence, check_condition, check_value
 from panewise.kernel.windowbatch import windows_of
@@ -107,8 +109,7 @@ def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL, 
     conditions = [condition_of(option, text, source.rows) for option, text in named]
     inputs = inputs_of(calls, source.rows)
     types = tuple(None if column is None else column.type for column in inputs)
-    arrives = prods is not None and not prods.passes
-    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit, prods, arrives)
+    layout = Layout(plan, calls, tuple(key.type for key in keys), at.type, types, emit, prods, prods is not None)
     columns = {f"k{i}": key for i, key in enumerate(keys)}
     columns["at"] = at
     columns |= {f"b{i}": column for i, column in enumerate(breaks)}
@@ -116,6 +117,8 @@ def apply_local(plan: PlanSpec, calls: Calls, table: Table, emit: Emit = FINAL, 
     columns |= {f"c{i}": column for i, column in enumerate(conditions)}
     columns |= {name: column for name, column in zip(input_columns(calls), inputs, strict=True) if name is not None}
     columns |= {f"s{i}": source.plain("per", name) for i, name in enumerate(source_columns(plan))}
+    if prods is not None and isinstance(table, pa.Table) and ARRIVED in table.column_names:
+        columns[ARRIVED] = in_one(table.column(ARRIVED))
     rows = pa.table(columns)
     marked = []
     for given in (plan.punctuation, None if prods is None else prods.in_band):

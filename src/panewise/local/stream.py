@@ -18,7 +18,7 @@ from panewise.kernel.arrivals import REASONS
 from panewise.kernel.aside import ranges
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
-from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, Packer
+from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, UNSURE, Packer
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
@@ -91,6 +91,11 @@ class LocalStream:
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
         self._shards, self._given = shards, checked_prods(prods, accuracy)
+        if self._given is not None and self._given.stream is not None:
+            raise SpecError(
+                "`prods` (prods_from) is another stream, and here there is one. Give prods=True, and each of its rows "
+                "as feed(prod=...)."
+            )
         self._prods = first_of(self._given) if self._rest else self._given
         self._set_aside = checked_set_aside(set_aside, plan.scheme, self._given)
         self._state: list[bytes | None] = [None] * shards
@@ -102,14 +107,14 @@ class LocalStream:
         """What has happened so far: rows, late rows by reason, segments and parts sent."""
         self.open = self.waiting = self.aside = self.state_bytes = 0
         """As of now: segments open, rows waiting, rows set aside; and how much is kept, but where shards last."""
-        self._figures: dict[str, Any] | None = None
+        self._told = ProdProgress()
 
     @property
     def prods(self) -> ProdProgress:
         """How many prods there were, and how good their answers were so far; of the last of several plans."""
         if self._links:
             return self._links[-1][1].prods
-        return ProdProgress() if self._figures is None else told(self._figures, [name for name, _ in self._calls])
+        return self._told
 
     @property
     def late(self) -> list[dict[str, Any]]:
@@ -166,13 +171,14 @@ class LocalStream:
         pages: dict[int, list[bytes]] = {}
         for owner, page in Packer(self._layout, self._shards).run(elements.to_batches()):
             pages.setdefault(owner, []).append(page)
-        found, starts, ends, asked, figures, unsent = [], [], [], None, [], []
+        found, starts, ends, asked, figures, unsent, clock = [], [], [], None, [], [], -1
         self.open = self.waiting = self.aside = self.state_bytes = 0
         for number in range(self._shards):
             shard = self._shard(number)
             if shard.aside is not None:
                 shard.aside.low = aside
             outcome = shard.batch(pages.get(number, []))
+            clock = shard.punctuator.clock
             if self._passes or shard.aside is not None:
                 starts.append(shard.passed())
                 ends.append(shard.passed(ends=True))
@@ -193,7 +199,9 @@ class LocalStream:
             self.open += outcome.counts["open"]
             self.waiting += outcome.counts["waiting"]
             self.aside += outcome.counts["aside"]
-        self._figures = added(figures, len(self._calls)) if figures else None
+        if figures:
+            seen = told(added(figures, len(self._calls)), [name for name, _ in self._calls])
+            self._told = replace(seen, unanswered=self._told.unanswered + seen.unanswered)
         if starts:
             self.passed = (min(starts), min(ends))
         if unsent:
@@ -201,7 +209,7 @@ class LocalStream:
             assert isinstance(scheme, Windows)
             both = ranges(grid_of(scheme, progress), progress, unsent)
             self.ranges = [*zip(*(progress.bounds(each).to_pylist() for each in both), strict=True)]
-        return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final)
+        return self._then(pa.Table.from_batches(found, self._layout.schema), asked, final, clock)
 
     def _shard(self, number: int) -> Shard:
         """A shard as the micro-batch before has left it."""
@@ -241,13 +249,15 @@ class LocalStream:
             found.append({"kind": PROD, "at": each.get("until"), **named})
         return found
 
-    def _then(self, found: pa.Table, asked: pa.Table | None, final: bool) -> pa.Table:
+    def _then(self, found: pa.Table, asked: pa.Table | None, final: bool, clock: int) -> pa.Table:
         """What the plans that follow make of segments, and of how far these have come."""
         passed, prods = self.passed, self._prods_of(asked)
         for i, following in enumerate(self._rest):
-            plain, early = found, found.slice(0, 0)
+            plain, early, unsure = found, found.slice(0, 0), found.slice(0, 0)
             if self._prods is not None:
-                plain, early = (without_told(found, timing) for timing in ("final", "early"))
+                plain, early, unsure = (
+                    without_told(found, *which) for which in (("final",), ("early",), ("early", False))
+                )
             if i == len(self._links):
                 last = i == len(self._rest) - 1
                 follow = Follow(following, plain.schema)
@@ -256,7 +266,8 @@ class LocalStream:
                 self._links.append((follow, LocalStream(follow.plan(Passed(0)), **options)))
             follow, stream = self._links[i]
             mine = [{**prod, "until": follow.asked(prod["until"])} for prod in prods]
-            made = stream._feed_early(follow.rows(plain), follow.rows(early), follow.until(passed), final, mine)
+            apart = {EARLY: follow.rows(early), UNSURE: follow.rows(unsure)}
+            made = stream._feed_early(follow.rows(plain), apart, follow.until(passed), final, mine, clock)
             found, passed = follow.bounded(made), follow.passed(stream.passed)
         return found
 
@@ -266,18 +277,20 @@ class LocalStream:
         due = [] if asked is None else asked.to_pylist()
         return [{names[name]: value for name, value in prod.items()} for prod in due]
 
-    def _feed_early(self, rows: pa.Table, early: pa.Table, until: Any, final: bool, prods: list[Any]) -> pa.Table:
-        """Feed segments of the plan before, final ones and such as are there for early answers only."""
+    def _feed_early(
+        self, rows: pa.Table, early: Mapping[int, pa.Table], until: Any, final: bool, prods: list[Any], clock: int
+    ) -> pa.Table:
+        """Feed segments of the plan before, final ones and, by their kinds, such as are for early answers only."""
         keys = (*self._plan.keys, "until")
         asked = self._asked([{name: prod[name] for name in prod if name in keys} for prod in prods])
-        elements = with_control(self.read(rows), until, None, final, asked)
-        if len(early):
-            assert self._elements is not None
-            applied = apply_local(self._plan, self._calls, early, self._emit, self._prods)
-            more = self._tagged(applied, early)
-            kinds = pa.array(np.full(len(more), EARLY, np.int8))
-            more = more.set_column(more.column_names.index("kind"), "kind", kinds)
-            elements = pa.concat_tables([elements, more.cast(elements.schema)])
+        elements = with_control(self.read(rows), until, None if clock < 0 else clock / 1_000_000, final, asked)
+        for kind, apart in early.items():
+            if len(apart):
+                assert self._elements is not None
+                more = self._tagged(apply_local(self._plan, self._calls, apart, self._emit, self._prods), apart)
+                kinds = pa.array(np.full(len(more), kind, np.int8))
+                more = more.set_column(more.column_names.index("kind"), "kind", kinds)
+                elements = pa.concat_tables([elements, more.cast(elements.schema)])
         return self._run(elements, final)
 
     def finish(self) -> pa.Table:

@@ -5,24 +5,36 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from panewise.errors import InputError
+from panewise.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Control", "command", "prod", "remember"]
+__all__ = ["Control", "check_prod", "command", "describe", "prod", "remember"]
 
 _TYPES = {int: "bigint", float: "double", str: "string"}
 _LONG = 1 << 63
 _KNOWN: dict[str, str] = {}
 """The control folders that queries of this process read, as they were given."""
+_DESCRIBED = "_panewise.json"
+"""In a control folder: what the queries that read it can be asked for; Spark reads no file of such a name."""
+_MANY = 16
+_READERS: dict[str, Callable[[str], object]] = {
+    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
+    **dict.fromkeys(("float", "double", "decimal"), float),
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), datetime.fromisoformat),
+    "date": lambda text: datetime.fromisoformat(text).date(),
+    "boolean": lambda text: {"true": True, "false": False}[text.lower()],
+}
+"""What reads the text of a value, by the type that it must be."""
 
 
 class Control:
@@ -57,6 +69,7 @@ class Control:
         `control.prod()` asks for everything, `control.prod(until=50, sensor=7)` for what ends up to 50 of one sensor.
         """
         told = command("prod", until, key)
+        check_prod(self.folder, told["until"], key)
         self._write("prod", told["until"], told["key"])
 
     def clear(self) -> None:
@@ -72,6 +85,69 @@ class Control:
         schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, key string"
         # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
         self._spark.createDataFrame([(kind, until, key)], schema).coalesce(1).write.mode("append").json(self.folder)
+
+
+def describe(folder: str, keys: Mapping[str, str], at: str, prods: bool) -> None:
+    """Write down what a query that reads a folder can be asked for: the types of its keys, and of `at`."""
+    place = _local(folder)
+    if place is None:
+        return
+    known, mine = _described(place), {"keys": dict(keys), "at": at, "prods": prods}
+    if mine not in known:
+        with suppress(OSError):
+            (place / _DESCRIBED).write_text(json.dumps([*known, mine][-_MANY:]), encoding="utf-8")
+
+
+def _local(folder: str) -> Path | None:
+    parts = urlsplit(folder)
+    return Path(parts.path) if parts.scheme in ("", "file") else None
+
+
+def _described(place: Path) -> list[dict[str, Any]]:
+    try:
+        found: list[dict[str, Any]] = json.loads((place / _DESCRIBED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    return found
+
+
+def check_prod(folder: str, until: object, key: Mapping[str, object]) -> None:
+    """Refuse a prod that none of the queries that are known to read a folder would understand."""
+    place = _local(folder)
+    known = [] if place is None else _described(place)
+    why = [_refused(each, until, key) for each in known]
+    if why and all(why):
+        raise InputError(why[-1])
+
+
+def _refused(query: Mapping[str, Any], until: object, key: Mapping[str, object]) -> str:
+    """Why a query would not understand a prod."""
+    if not query["prods"]:
+        return "The query that reads the folder answers no prods. Give it `prods`, and start it again."
+    for name, value in key.items():
+        if name not in query["keys"]:
+            return f"`{name}` ({value!r}) is no key of the plan. {did_you_mean(name, query['keys'])}"
+        if not _fits(query["keys"][name], value):
+            return f"`{name}` ({value!r}) must be a value of that key, of type {query['keys'][name]}. Correct it."
+    if until is not None and not _fits(query["at"], until):
+        return f"`until` ({until!r}) must be an instant as `at` is, of type {query['at']}. Correct it."
+    return ""
+
+
+def _fits(kind: str, value: object) -> bool:
+    """Whether a value is one of a type, by its name.
+
+    >>> _fits("bigint", "7"), _fits("bigint", "7x"), _fits("timestamp", 50), _fits("date", date(2024, 1, 1))
+    (True, False, False, True)
+    """
+    read = _READERS.get(kind.split("(")[0])
+    if read is None:
+        return True
+    try:
+        read(str(value))
+    except (ValueError, KeyError):
+        return False
+    return True
 
 
 def remember(folder: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -31,9 +33,12 @@ def with_clocks(
     clock: DataFrame | None,
     shards: int,
     kind: T.DataType | None = None,
-    prodder: bool = False,
+    timed: bool = False,
 ) -> DataFrame:
-    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock."""
+    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock.
+
+    It ticks where the plan needs it, or something else is `timed`.
+    """
     spark, schema = df.sparkSession, elements.schema
     at_type = schema["at"].dataType
     keys = [f"k{i}" for i in range(len(plan.keys))]
@@ -53,14 +58,16 @@ def with_clocks(
             columns |= dict(zip(keys, owners, strict=True))
             columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(owners, shards)}
         elements = elements.unionByName(_elements(source, columns, schema))
-    if ticks(plan) or prodder:
+    if ticks(plan) or timed:
         beats = clock
         if beats is None:
             beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
         told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
         elements = elements.unionByName(_elements(beats, told, schema))
     elif clock is not None:
-        raise SpecError("`clock` ticks for `idle_after` and for a prodder, and there is neither. Leave it out.")
+        raise SpecError(
+            "`clock` ticks for `idle_after`, a prodder and `set_aside`, and there is none of them. Leave it out."
+        )
     return elements
 
 
@@ -100,10 +107,19 @@ def commands(
     if said != at:
         # of days, a prod asks for the one that it names
         told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
+    listed = F.coalesce(F.json_object_keys("key"), F.array().cast("array<string>"))
+    # what is not understood would ask for any
+    unclear = [F.col("until").isNotNull() & until.isNull(), F.size(F.array_except(listed, _texts(keys))) > 0]
     for i, name in enumerate(keys):
         given = F.get_json_object("key", "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']")
         told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
-    return _elements(_commands(spark, control), told, schema)
+        unclear.append(given.isNotNull() & told[f"k{i}"].isNull())
+    clear = ~(asks & reduce(or_, unclear))
+    return _elements(_commands(spark, control).filter(clear), told, schema)
+
+
+def _texts(names: Sequence[str]) -> Column:
+    return F.array(*map(F.lit, names)).cast("array<string>")
 
 
 def _commands(spark: SparkSession, control: str) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type, to_arro
 
 from panewise.kernel.bundle import dump, load
 from panewise.kernel.follow import Follow
-from panewise.kernel.pack import EARLY, PROD
+from panewise.kernel.pack import EARLY, PROD, UNSURE
 from panewise.kernel.page import in_one
 from panewise.kernel.prod import TOLD, without_told
 from panewise.kernel.punctuate import ENDED, KIND, SHARD
@@ -79,9 +79,10 @@ def followed(follow: Follow, found: DataFrame, keys: Sequence[str] = (), last: b
                 yield from _padded(_progress(follow, told), arrow)
                 if asks:
                     yield from _padded(_prods(follow, told, keys, last), arrow)
-                    early = follow.rows(without_told(table, "early"))
-                    kinds = pa.array(np.full(len(early), EARLY, np.int8))
-                    yield from _padded(early.append_column(KIND, kinds), arrow)
+                    for kind, certain in ((EARLY, True), (UNSURE, False)):
+                        early = follow.rows(without_told(table, "early", certain))
+                        kinds = pa.array(np.full(len(early), kind, np.int8))
+                        yield from _padded(early.append_column(KIND, kinds), arrow)
                     table = without_told(table, "final")
             yield from _padded(follow.rows(table), arrow)
 

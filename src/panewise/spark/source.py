@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
@@ -21,9 +21,11 @@ from panewise.errors import InputError, did_you_mean
 from panewise.kernel.aggregates import check_input
 from panewise.kernel.pack import FINAL as FINAL_ELEMENT
 from panewise.kernel.pack import PROD, PROMISE, PROMISE_OF_KEY, ROW
+from panewise.kernel.prod import ARRIVED
 from panewise.kernel.progress import check_at
 from panewise.kernel.punctuate import ENDED, KIND, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
+from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spec.aggregates import AS_THEY_ARE, Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
@@ -300,6 +302,19 @@ def _number(kind: T.DataType, text: str, timed: bool) -> Column:
     return F.timestamp_diff("MICROSECOND", F.expr(_EPOCH), F.expr(text)).cast("double")
 
 
+def _zone(df: DataFrame) -> str:
+    """Where times without a zone are read off the wall."""
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    try:
+        zone_of(zone)
+    except Unsupported as error:
+        raise InputError(
+            f"`prods` (prodder) asks by the clock in spark.sql.session.timeZone, as `at` has no zone: {error} is not "
+            "known. Set another one, such as Europe/Berlin."
+        ) from None
+    return zone
+
+
 def shard_of(keys: Sequence[Column], shards: int) -> Column:
     """The shard of a key, the same in every run."""
     return F.pmod(F.xxhash64(*keys), F.lit(shards)).cast("int") if keys else F.lit(0)
@@ -341,17 +356,20 @@ def apply(
     ordering = {"at": source.at}
     ordering |= {f"b{i}": F.col(source.plain("tie_break", name)[0]) for i, name in enumerate(plan.tie_break)}
     ordering |= {f"v{i}": source.value(scheme.value_option, value) for i, value in enumerate(scheme.values)}
-    named = zip(scheme.condition_options, scheme.conditions, strict=False)
-    ordering |= {f"c{i}": source.condition(option, text) for i, (option, text) in enumerate(named)}
+    conditions = zip(scheme.condition_options, scheme.conditions, strict=False)
+    ordering |= {f"c{i}": source.condition(option, text) for i, (option, text) in enumerate(conditions)}
     inputs = tuple(source.input_type(name, call) for name, call in agg)
     ordering |= source.inputs(agg)
     fields = tuple(T.StructField(name, kind) for name, (_, kind) in zip(plan.keys, keys, strict=True))
     key_types = tuple(arrow_of(kind) for _, kind in keys)
-    arrives = prods is not None and not prods.passes
-    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit, prods, arrives)
+    if prods is not None and prods.prodder is not None and isinstance(source.at_type, T.TimestampNTZType):
+        prods = replace(prods, prodder=replace(prods.prodder, zone=_zone(df)))
+    layout = Layout(plan, agg, key_types, arrow_of(source.at_type), inputs, emit, prods, prods is not None)
     owners = [F.col(name) for name, _ in keys]
     columns = {f"k{i}": column for i, column in enumerate(owners)} | ordering
     promises = source.promises(plan)
+    if prods is not None and ARRIVED in source.columns:
+        columns[ARRIVED] = F.col(named(ARRIVED))
     if dealt is not None:
         columns |= dealt_columns(source, plan, promises, owners, dealt)
         if prods is not None and prods.in_band is not None:

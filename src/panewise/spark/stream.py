@@ -27,6 +27,7 @@ from panewise.kernel.pack import Packer
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION, TOTALS
 from panewise.spark.batch import result_schema
+from panewise.spark.control import describe
 from panewise.spark.elements import asking, commands, with_clocks
 from panewise.spark.follow import bounded, follow_of, followed, passed_type
 from panewise.spark.session import ROCKSDB
@@ -205,11 +206,15 @@ def _segments(
             check_name(name, (*plan.keys, *(name for name, _ in calls)))
     applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
     layout = replace(applied.layout, set_aside=set_aside)
-    elements = with_clocks(plan, applied.df, df, clock, count, prodder=prods is not None and prods.prodder is not None)
+    # a lull is a micro-batch too: a clock makes them, but Spark's own would make a replay one single micro-batch
+    timed = (set_aside is not None and clock is not None) or (prods is not None and prods.prodder is not None)
+    elements = with_clocks(plan, applied.df, df, clock, count, timed=timed)
     if prods is not None and prods.stream is not None:
         elements = elements.unionByName(asking(prods.stream, plan, applied.df.schema))
     if control is not None:
         elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema, keys=plan.keys))
+        types = {field.name: field.dataType.simpleString() for field in applied.keys}
+        describe(control, types, applied.df.schema["at"].dataType.simpleString(), prods is not None)
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
         packed(elements, layout, count)

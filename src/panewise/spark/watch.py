@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
 from threading import Condition
 from types import MappingProxyType
@@ -35,6 +35,7 @@ __all__ = [
     "SourceProgress",
     "StreamProgress",
     "Watch",
+    "at_of",
     "brief",
     "many",
     "progress",
@@ -222,10 +223,10 @@ def _since(at: At) -> timedelta | None:
     return datetime.now(UTC) - at if isinstance(at, datetime) and at.tzinfo is not None else None
 
 
-def _at(text: str) -> At:
-    """A value of `at` from its text.
+def at_of(text: str) -> At:
+    """A value of `at` from its text; the text itself, if it is none.
 
-    >>> _at("5"), _at("1.7E9"), _at("2024-01-01"), _at("2024-01-01 08:00:00.5")
+    >>> at_of("5"), at_of("1.7E9"), at_of("2024-01-01"), at_of("2024-01-01 08:00:00.5")
     (5, 1700000000.0, datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, 8, 0, 0, 500000))
     """
     readers: tuple[Callable[[str], At], ...] = (int, float, date.fromisoformat, datetime.fromisoformat)
@@ -238,7 +239,7 @@ def _at(text: str) -> At:
 
 
 def _sources(text: str | None) -> tuple[SourceProgress, ...]:
-    return tuple(SourceProgress(one["source"], _at(one["at"]), one["idle"]) for one in json.loads(text or "[]"))
+    return tuple(SourceProgress(one["source"], at_of(one["at"]), one["idle"]) for one in json.loads(text or "[]"))
 
 
 def read(report: StreamingQueryProgress) -> StreamProgress | None:
@@ -266,7 +267,7 @@ def read(report: StreamingQueryProgress) -> StreamProgress | None:
         aside=sums["aside"],
         keys=sums["keys"],
         state_bytes=sums["state_bytes"],
-        until=None if None in texts else min(map(_at, texts)),
+        until=None if None in texts else min(map(at_of, texts)),
         per_key=any(row.get("per_key") for row in told),
         ended=all(row["ended"] for row in told),
         sources=tuple(source for row in told for source in _sources(row["sources"])),
@@ -287,7 +288,7 @@ def _filling(told: Sequence[Mapping[str, Any]]) -> FillProgress | None:
         filled=sums["total_filled"],
         rows_waiting=sums["rows_waiting"],
         segments_waiting=sums["segments_waiting"],
-        until=None if None in texts else min(map(_at, texts)),
+        until=None if None in texts else min(map(at_of, texts)),
     )
 
 
@@ -301,8 +302,21 @@ def _named(row: Row) -> dict[str, Any]:
 
 def progress(query: StreamingQuery) -> StreamProgress:
     """How far a query is, by the latest micro-batch of this run of it."""
-    reports = (read(report) for report in reversed(query.recentProgress))
-    return next((told for told in reports if told is not None), StreamProgress())
+    known = None
+    for report in reversed(query.recentProgress):
+        told = read(report)
+        if told is not None:
+            known = told if known is None else _with_unanswered(known, told)
+            if known.prods is None:
+                break
+    return StreamProgress() if known is None else known
+
+
+def _with_unanswered(seen: StreamProgress, other: StreamProgress | None) -> StreamProgress:
+    """A report, which counts the prods that found no answer in another one too: no shard knows of all answers."""
+    if seen.prods is None or other is None or other.prods is None:
+        return seen
+    return replace(seen, prods=replace(seen.prods, unanswered=seen.prods.unanswered + other.prods.unanswered))
 
 
 class Watch(StreamingQueryListener):
@@ -347,7 +361,7 @@ class Watch(StreamingQueryListener):
         if seen is None:
             return
         with self._changed:
-            self._known[query] = seen
+            seen = self._known[query] = _with_unanswered(seen, self._known.get(query))
         if self._told is not None:
             self._told(query, seen)
 

@@ -5,10 +5,11 @@ tomllib only reads, and what a job file needs of a writer is small, so the write
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from panewise.errors import JobError, did_you_mean
@@ -148,3 +149,25 @@ class Table:
         for key in self.content:
             if key not in names:
                 raise JobError(f"`{key}` in [{self.name}] is not an option of {what}. {did_you_mean(key, names)}")
+
+    def made(self, what: str, makers: Mapping[str, Callable[..., Any]], stream: str) -> Any:
+        """What the function that `kind` names makes of the other keys; `stream` is one that needs another stream."""
+        kind = self.required("kind", str, f'kind = "{next(iter(makers))}"')
+        if kind == stream:
+            raise JobError(
+                f"`kind` in [{self.name}] ({kind!r}) is another stream, which a job file can't name. "
+                "Choose another kind, or run the plan from Python."
+            )
+        if kind not in makers:
+            raise JobError(f"`kind` in [{self.name}] ({kind!r}) is no {what}. {did_you_mean(kind, makers)}")
+        options = {key: value for key, value in self.content.items() if key != "kind"}
+        parameters = inspect.signature(makers[kind]).parameters
+        self.only(kind, ["kind", *parameters])
+        several: tuple[Any, ...] = ()
+        for name, parameter in parameters.items():
+            if parameter.default is parameter.empty and name not in options:
+                raise JobError(f"`{name}` is missing in [{self.name}]: {kind} can't do without it. Add `{name}`.")
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                several = self.list(name, str)
+                del options[name]
+        return makers[kind](*several, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Union
 
+from panewise.spec.aside import SetAside
 from panewise.spec.duration import Amount
 from panewise.spec.fill import Filling
 from panewise.spec.prod import Prods
@@ -101,7 +102,7 @@ class StreamOptions:
 
     `checkpoint` is the folder of its state; `trigger` is "once" (what there is, then close everything and end) or
     the time between micro-batches; `late` is a path for late rows, `control` one that punctuations and prods are read
-    from; `prods` says who asks for early answers.
+    from; `prods` says who asks for early answers, `set_aside` what waits after one.
     """
 
     checkpoint: str
@@ -112,6 +113,7 @@ class StreamOptions:
     trigger: str = "once"
     control: str | None = None
     prods: Prods | None = None
+    set_aside: SetAside | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,8 @@ class Prodder:
     hold_accuracy: float | None = None
     """The mean accuracy to hold, by moving `aggressiveness` within `bounds`."""
     bounds: tuple[float, float] = BOUNDS
+    zone: str | None = None
+    """Where the clock hangs on whose wall `at` is read, if `at` is a time without a zone."""
 
 
 ProdSource = Union[InBandProds, ProdStream, Prodder]

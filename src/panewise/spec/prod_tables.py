@@ -1,17 +1,18 @@
-"""Where prods come from, as a job file has it: [stream.prods]."""
+"""Where prods come from, and what is set aside after one, as a job file has it: [stream.prods], [stream.set_aside]."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from panewise.errors import JobError, did_you_mean
+from panewise.errors import JobError
+from panewise.spec.aside import SetAside, set_aside
 from panewise.spec.codec import Table
 from panewise.spec.duration import written
 from panewise.spec.prod import BOUNDS, Prods, ProdSource, prodder, prods, prods_in
 
-__all__ = ["prods_from_value", "prods_to_value"]
+__all__ = ["aside_from_value", "aside_to_value", "prods_from_value", "prods_to_value"]
 
 _SOURCES: dict[str, Callable[..., ProdSource]] = {"prodder": prodder, "prods_in": prods_in}
 
@@ -20,24 +21,8 @@ def prods_from_value(name: str, value: object) -> Prods | None:
     """True, a table with its `kind`, or a list of them."""
     if isinstance(value, bool):
         return prods(value)
-    return prods([_source(Table(name, each)) for each in (value if isinstance(value, list) else [value])])
-
-
-def _source(table: Table) -> ProdSource:
-    kind = table.required("kind", str, 'kind = "prodder"')
-    if kind == "prods_from":
-        raise JobError(
-            f"`kind` in [{table.name}] ('prods_from') is another stream, which a job file can't name. "
-            "Choose another kind, or run the plan from Python."
-        )
-    if kind not in _SOURCES:
-        raise JobError(f"`kind` in [{table.name}] ({kind!r}) is no source of prods. {did_you_mean(kind, _SOURCES)}")
-    parameters = inspect.signature(_SOURCES[kind]).parameters
-    table.only(kind, ["kind", *parameters])
-    for option, parameter in parameters.items():
-        if parameter.default is parameter.empty and option not in table.content:
-            raise JobError(f"`{option}` is missing in [{table.name}]: {kind} can't do without it. Add `{option}`.")
-    return _SOURCES[kind](**{option: value for option, value in table.content.items() if option != "kind"})
+    given = value if isinstance(value, list) else [value]
+    return prods([Table(name, each).made("source of prods", _SOURCES, "prods_from") for each in given])
 
 
 def prods_to_value(given: Prods) -> Any:
@@ -63,3 +48,18 @@ def prods_to_value(given: Prods) -> Any:
             told |= {} if spec.bounds == BOUNDS else {"bounds": list(spec.bounds)}
         found.append({"kind": "prodder", "every": written(spec.every), **told})
     return (found[0] if len(found) == 1 else found) if found else True
+
+
+def aside_from_value(name: str, value: object) -> SetAside | None:
+    """True, or a table of its options."""
+    if isinstance(value, bool):
+        return set_aside() if value else None
+    table = Table(name, value)
+    table.only("set_aside", asdict(SetAside()))
+    return set_aside(**table.content)
+
+
+def aside_to_value(given: SetAside) -> Any:
+    """The inverse of `aside_from_value`."""
+    default = asdict(SetAside())
+    return {option: value for option, value in asdict(given).items() if value != default[option]} or True

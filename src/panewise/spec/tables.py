@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
-from panewise.errors import JobError, SpecError, did_you_mean
+from panewise.errors import JobError, SpecError
 from panewise.spec.codec import Table
 from panewise.spec.duration import Duration, amount, written
 from panewise.spec.emit import MODES, emit
@@ -24,7 +24,7 @@ from panewise.spec.job import (
     StreamOptions,
     TableSource,
 )
-from panewise.spec.prod_tables import prods_from_value, prods_to_value
+from panewise.spec.prod_tables import aside_from_value, aside_to_value, prods_from_value, prods_to_value
 from panewise.spec.punctuate import (
     External,
     InBand,
@@ -70,10 +70,10 @@ _DDL = 'schema = "router string, rpt_time timestamp"'
 _AVRO = """schema = '{"type": "record", "name": "report", "fields": [...]}'"""
 _OWN_OF_KAFKA = {"kafka.bootstrap.servers": "servers", "subscribe": "topic"}
 _PUNCTUATIONS: dict[str, Callable[..., Punctuation]] = {
+    "slack": slack,
     "in_band": in_band,
     "ordered_per": ordered_per,
     "schedule": schedule,
-    "slack": slack,
     "watermark": watermark,
 }
 
@@ -143,21 +143,8 @@ def source_to_mapping(source: Source) -> dict[str, Any]:
 
 def punctuation_from_table(table: Table) -> Punctuation:
     """How progress is known: `kind` names the constructor, the rest are its arguments."""
-    kind = table.required("kind", str, 'kind = "slack"')
-    if kind == "external":
-        raise JobError(
-            f"`kind` in [{table.name}] ('external') is another stream, which a job file can't name. "
-            "Choose another kind, or run the plan from Python."
-        )
-    if kind not in _PUNCTUATIONS:
-        raise JobError(f"`kind` in [{table.name}] ({kind!r}) is no punctuation. {did_you_mean(kind, _PUNCTUATIONS)}")
-    parameters = inspect.signature(_PUNCTUATIONS[kind]).parameters
-    table.only(kind, ["kind", *parameters])
-    for option, parameter in parameters.items():
-        if parameter.default is parameter.empty and option not in table.content:
-            raise JobError(f"`{option}` is missing in [{table.name}]: {kind} can't do without it. Add `{option}`.")
-    options = {option: value for option, value in table.content.items() if option not in ("kind", "sources")}
-    return _PUNCTUATIONS[kind](*table.list("sources", str), **options)
+    made: Punctuation = table.made("punctuation", _PUNCTUATIONS, "external")
+    return made
 
 
 def punctuation_to_mapping(told: Punctuation) -> dict[str, Any]:
@@ -192,7 +179,7 @@ def _late(word: str) -> str | None:
 
 def stream_from_table(table: Table) -> StreamOptions:
     """How a stream is run."""
-    table.only("a stream", ["checkpoint", "emit", "fragment_every", "shards", "late", "trigger", "control", "prods"])
+    table.only("a stream", [field.name for field in fields(StreamOptions)])
     sent = emit(table.word("emit", MODES, "final"), table.content.get("fragment_every"))
     return StreamOptions(
         checkpoint=table.required("checkpoint", str, 'checkpoint = "out/checkpoint"'),
@@ -203,6 +190,7 @@ def stream_from_table(table: Table) -> StreamOptions:
         trigger=_trigger(table.optional("trigger", str, "once")),
         control=table.optional("control", str),
         prods=prods_from_value("stream.prods", table.content.get("prods", False)),
+        set_aside=aside_from_value("stream.set_aside", table.content.get("set_aside", False)),
     )
 
 
@@ -238,6 +226,7 @@ def stream_to_mapping(stream: StreamOptions) -> dict[str, Any]:
         "trigger": None if stream.trigger == "once" else stream.trigger,
         "control": stream.control,
         "prods": None if stream.prods is None else prods_to_value(stream.prods),
+        "set_aside": None if stream.set_aside is None else aside_to_value(stream.set_aside),
     }
     return _said(mapping)
 
