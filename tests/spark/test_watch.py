@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Row
 
 import panewise as pw
-from panewise.spark.stream import SUMS
+from panewise.spark.report import SUMS
 from panewise.spark.watch import SourceProgress
 from spark.tables import rows
 

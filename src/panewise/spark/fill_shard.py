@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from panewise.kernel.bundle import dump
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.progress import day_over
 from panewise.kernel.sqltypes import zone_of
+from panewise.spark.report import staged
 from panewise.spark.shard import reached_by, reported
 
 if TYPE_CHECKING:
@@ -89,8 +89,6 @@ class FillProcessor(StatefulProcessor):
         return [until if marked else None for until, marked in zip(told, self._watermarks, strict=True)]
 
     def _run(self, number: int, pages: list[bytes], timers: Any) -> pd.DataFrame:
-        import pandas as pd
-
         shard = self._shard()
         outcome = shard.batch(pages, self._reached(timers))
         state = shard.state()
@@ -110,4 +108,4 @@ class FillProcessor(StatefulProcessor):
         until = min(side.punctuator.until for side in shard.filler.sides)
         if progress.nothing < until < progress.everything:
             facts["filling_until"] = progress.written(until)
-        return pd.DataFrame({"page": [dump(tables, facts)]})
+        return staged(tables, facts)

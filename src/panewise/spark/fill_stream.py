@@ -28,9 +28,9 @@ from panewise.spark.batch import result_schema
 from panewise.spark.elements import commands, ticks, with_clocks
 from panewise.spark.fill_shard import FillProcessor
 from panewise.spark.filling import AppliedFilling, apply_filling
+from panewise.spark.report import STAGED, SUMS, Report
 from panewise.spark.source import Dealt, apply, named, shard_of
 from panewise.spark.stream import (
-    SUMS,
     check_framing,
     check_name,
     checked_stream,
@@ -139,13 +139,14 @@ def _filled(
     )
     staged = union.groupBy("shard").transformWithStateInPandas(
         FillProcessor(spec, marks, zones, names),
-        "page binary",
+        STAGED,
         "Append",
         "EventTime" if any(marks) else "None",
         None if live else _initial(source, plan.keys, count).groupBy("shard"),
     )
     late = T.StructType([T.StructField("reason", T.StringType()), *rows]) if options.late else None
-    return finished(staged, made, late, (*SUMS, *FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS)))
+    sums = (*SUMS, *FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS))
+    return finished(staged, made, late, Report(sums))
 
 
 def _zone(mark: bool, layout: FillLayout, kind: T.DataType, df: DataFrame) -> str | None:

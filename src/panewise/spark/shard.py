@@ -16,6 +16,7 @@ from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.kernel.windowshard import new_shard
+from panewise.spark.report import staged
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,8 +50,6 @@ class ShardProcessor(StatefulProcessor):
         """Nothing is held between micro-batches."""
 
     def _run(self, number: int, pages: list[bytes], timers: Any) -> pd.DataFrame:
-        import pandas as pd
-
         stored = self._state.get()
         shard = new_shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
         reached = reached_by(self._handle, timers) if self._watermark else None
@@ -73,7 +72,7 @@ class ShardProcessor(StatefulProcessor):
                 asked = None if outcome.asked is None or number else dump({ASKED: outcome.asked.combine_chunks()}, {})
                 passed = passed.append_column(ASKED, pa.array([asked], pa.binary()))
             tables[PUNCTUATION] = passed
-        return pd.DataFrame({"page": [dump(tables, facts)]})
+        return staged(tables, facts)
 
 
 def reached_by(handle: StatefulProcessorHandle, timers: Any) -> Any:

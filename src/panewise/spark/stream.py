@@ -1,38 +1,34 @@
 """The stream executor: rows are packed into pages, dealt to shards, and one stateful stage does everything else.
 
 source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).transformWithStateInPandas--> page
-       --mapInArrow: unpack--> segments, late rows, and what `progress` reports, which is observed and taken out
+and report --observe: what `pw.progress` tells--> page --mapInArrow: unpack--> segments, late rows
 """
 
 from __future__ import annotations
 
-import itertools
-import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import InputError, SpecError
-from panewise.kernel.answers import how, is_whole
-from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import Packer
 from panewise.kernel.sequence import Layout
-from panewise.kernel.shard import PUNCTUATION, TOTALS
+from panewise.kernel.shard import PUNCTUATION
 from panewise.spark.batch import result_schema
 from panewise.spark.control import describe
 from panewise.spark.elements import asking, commands, with_clocks
 from panewise.spark.follow import bounded, follow_of, followed, passed_type
+from panewise.spark.report import STAGED, Report
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
-from panewise.spark.source import Dealt, apply, named
+from panewise.spark.source import Dealt, apply
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.aside import SetAside
 from panewise.spec.emit import FINAL as FINAL_ONLY
@@ -43,40 +39,21 @@ from panewise.spec.prod import Prods, first_of, later_of
 from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = [
-    "ANSWERS", "COUNTS", "OBSERVED", "SHARDS", "SUMS",
-    "check_framing", "check_name", "checked_stream", "finished", "packed", "segments",
+    "SHARDS", "check_framing", "check_name", "checked_stream", "finished", "packed", "segments",
 ]  # fmt: skip
 
 SHARDS = 16
 """How many parts the keys are dealt to, if nothing else is said."""
 MAX_SHARDS = 1024
 
-OBSERVED = "panewise"
-"""How the names begin under which a query's progress holds what `pw.progress` reads; each plan has one of its own."""
-
-COUNTS = ("rows", *REASONS, "segments", "parts", "open", "waiting", "aside", "keys", "state_bytes")
-"""What every shard counts in every micro-batch."""
-
-SUMS = (*COUNTS, *(f"total_{name}" for name in TOTALS))
-"""What is observed as a sum over the shards: these counts, and those from the first micro-batch on."""
-
-ANSWERS = "answers"
-"""The names of aggregates whose early values are compared with their final ones, as JSON."""
-
-_MONITOR = "panewise monitor"
-"""The column of what shards report, which is observed and taken out."""
-
-_TOLD = ("until", "filling_until", "sources", "ended", "behind")
-
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _DELAY = "spark.watermarkDelayMs"
 _PAGES = "shard int, page binary"
-_NUMBERS = itertools.count(1)
 
 
 def checked_stream(plan: Ordered, df: DataFrame, shards: int | None, which: str = "") -> int:
@@ -221,7 +198,7 @@ def _segments(
         .groupBy("shard")
         .transformWithStateInPandas(
             ShardProcessor(layout, count, watermark, passes),
-            "page binary",
+            STAGED,
             "Append",
             "EventTime" if watermark else "None",
         )
@@ -237,7 +214,7 @@ def _segments(
         bound = cast(T.StructType, made["segment"].dataType)["start"].dataType
         passed = passed_type(bound, prods is not None and prods.passes, set_aside is not None)
     answers = None if prods is None or prods.passes else tuple(name for name, _ in calls)
-    return finished(staged, made, late_type, SUMS, passed, answers)
+    return finished(staged, made, late_type, Report(answers=answers), passed)
 
 
 def check_name(name: str, taken: Iterable[str]) -> None:
@@ -258,69 +235,35 @@ def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: 
 
 
 def finished(
-    staged: DataFrame,
+    stage: DataFrame,
     made: T.StructType,
     late: T.StructType | None,
-    sums: tuple[str, ...],
+    report: Report,
     passed: T.StructType | None = None,
-    answers: tuple[str, ...] | None = None,
 ) -> DataFrame:
-    """What comes out of the stateful stage: results, late rows where they are wanted; reports are observed.
+    """What comes out of the stateful stage: results, and late rows where they are wanted; reports are observed.
 
-    `passed` is of what type progress is that is passed on, if it is; `answers` are the names of aggregates whose early
-    values are compared with their final ones.
+    `passed` is of what type progress is that is passed on, if it is.
     """
-    figures = {} if answers is None else how(len(answers))
-    schema = _output_schema(made, late, (*sums, *figures), passed)
+    fields = [T.StructField(field.name, field.dataType) for field in made.fields]
+    if late is not None:
+        fields.append(T.StructField("late", late))
+    if passed is not None:
+        fields.append(T.StructField(PUNCTUATION, passed))
+    schema = T.StructType(fields)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def unpack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for page in batch.column("page"):
-                yield from _unpacked(page.as_py(), arrow, (*sums, *figures))
+                yield from _unpacked(page.as_py(), arrow)
 
-    out = staged.mapInArrow(unpack, schema)
-    counted = [F.sum(_monitor(name)).alias(name) for name in sums]
-    told = {
-        # as text: of a time the query's progress tells the second only, and no zone
-        # the same in all shards, unless each key has its own
-        "until": F.coalesce(F.min_by(_monitor("until"), _monitor("behind")), F.max(_monitor("until"))),
-        "per_key": F.max(_monitor("behind")).isNotNull(),
-        "filling_until": F.max(_monitor("filling_until")),
-        "sources": F.max(_monitor("sources")),
-        "ended": F.bool_or(_monitor("ended")),
-    }
-    if answers is not None:
-        told[ANSWERS] = F.max(F.lit(json.dumps(answers)))
-        told |= {name: getattr(F, way)(_monitor(name)) for name, way in figures.items()}
-    more = [column.alias(name) for name, column in told.items()]
-    # Spark takes a name once in a query, and a query may hold several plans
-    observed = out.observe(f"{OBSERVED}-{next(_NUMBERS)}", *counted, *more)
-    return observed.filter(F.col(named(_MONITOR)).isNull()).drop(_MONITOR)
+    return report.observed(stage).mapInArrow(unpack, schema)
 
 
-def _monitor(field: str) -> Column:
-    return F.col(f"{named(_MONITOR)}.{field}")
-
-
-def _output_schema(
-    made: T.StructType, late: T.StructType | None, sums: tuple[str, ...], passed: T.StructType | None
-) -> T.StructType:
-    """Results, then late rows where they are wanted, then what is reported of each shard; all null but one."""
-    fields = list(made.fields)
-    if late is not None:
-        fields.append(T.StructField("late", late))
-    if passed is not None:
-        fields.append(T.StructField(PUNCTUATION, passed))
-    monitor = [T.StructField(name, T.LongType() if is_whole(name) else T.DoubleType()) for name in sums]
-    more = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
-    more += [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
-    fields.append(T.StructField(_MONITOR, T.StructType([*monitor, *more])))
-    return T.StructType([T.StructField(f.name, f.dataType) for f in fields])
-
-
-def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    tables, facts = load(page)
+def _unpacked(page: bytes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Results, late rows and what is passed on; in the rows of one the columns of the others are null."""
+    tables, _ = load(page)
     for batch in tables["segments"].to_batches() if "segments" in tables else ():
         yield _padded({name: batch.column(name) for name in batch.schema.names}, len(batch), schema)
     for name, table in tables.items():
@@ -337,8 +280,6 @@ def _unpacked(page: bytes, schema: pa.Schema, sums: tuple[str, ...]) -> Iterator
             told = {field.name: batch.column(field.name) for field in batch.schema}
             columns = [told[f.name].cast(f.type) if f.name in told else pa.nulls(len(batch), f.type) for f in kinds]
             yield _padded({"late": pa.StructArray.from_arrays(columns, fields=kinds)}, len(batch), schema)
-    report = {name: facts.get(name, 0) for name in sums} | {name: facts[name] for name in _TOLD}
-    yield _padded({_MONITOR: pa.array([report], schema.field(_MONITOR).type)}, 1, schema)
 
 
 def _padded(columns: Mapping[str, pa.Array], rows: int, schema: pa.Schema) -> pa.RecordBatch:

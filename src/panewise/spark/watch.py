@@ -16,7 +16,7 @@ from panewise.kernel.answers import ProdProgress
 from panewise.kernel.answers import told as answers
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.filler import FILL_COUNTS, FILL_TOTALS
-from panewise.spark.stream import ANSWERS, OBSERVED, SUMS
+from panewise.spark.report import ANSWERS, OBSERVED, SUMS
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
