@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import panewise as pw
+from panewise.spark.lanes import lanes
 from spark.replay import Replay
 from spark.tables import rows, settings
 
@@ -216,3 +217,10 @@ def test_late_rows_are_as_they_came(spark: SparkSession) -> None:
     assert out.schema["late"].dataType.simpleString() == (
         "struct<reason:string,row:struct<t:timestamp,value:bigint,list:array<bigint>>>"
     )
+
+
+def test_shards_are_dealt_to_tasks_evenly(spark: SparkSession) -> None:
+    keys = spark.createDataFrame([(lane, number) for number, lane in enumerate(lanes(64))], "lane bigint, number int")
+    for partitions in (1, 2, 4, 8, 16, 32, 64):
+        dealt = keys.repartition(partitions, "lane").rdd.glom().map(len).collect()
+        assert dealt == [64 // partitions] * partitions

@@ -11,6 +11,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.progress import day_over
 from panewise.kernel.sqltypes import zone_of
+from panewise.spark.lanes import shard_in
 from panewise.spark.report import staged
 from panewise.spark.shard import reached_by, reported
 
@@ -67,11 +68,11 @@ class FillProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """A micro-batch with pages for the shard."""
         pages = [page for frame in rows for page in frame["page"]]
-        yield self._run(key[0], pages, timerValues)
+        yield self._run(shard_in(key[0]), pages, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """A micro-batch that only moves the watermark."""
-        yield self._run(key[0], [], timerValues)
+        yield self._run(shard_in(key[0]), [], timerValues)
 
     def close(self) -> None:
         """Nothing is held between micro-batches."""

@@ -28,6 +28,7 @@ from panewise.spark.batch import result_schema
 from panewise.spark.elements import commands, ticks, with_clocks
 from panewise.spark.fill_shard import FillProcessor
 from panewise.spark.filling import AppliedFilling, apply_filling
+from panewise.spark.lanes import PAGES, lanes, page_of
 from panewise.spark.report import STAGED, SUMS, Report
 from panewise.spark.source import Dealt, apply, named, shard_of
 from panewise.spark.stream import (
@@ -137,12 +138,12 @@ def _filled(
         _zone(mark, each.layout, each.promised, side[1])
         for mark, each, side in zip(marks[1:], fills, sides, strict=True)
     )
-    staged = union.groupBy("shard").transformWithStateInPandas(
+    staged = union.groupBy("lane").transformWithStateInPandas(
         FillProcessor(spec, marks, zones, names),
         STAGED,
         "Append",
         "EventTime" if any(marks) else "None",
-        None if live else _initial(source, plan.keys, count).groupBy("shard"),
+        None if live else _initial(source, plan.keys, count).groupBy("lane"),
     )
     late = T.StructType([T.StructField("reason", T.StringType()), *rows]) if options.late else None
     sums = (*SUMS, *FILL_COUNTS, *(f"total_{name}" for name in FILL_TOTALS))
@@ -175,6 +176,7 @@ def _initial(segments: DataFrame, keys: tuple[str, ...], shards: int) -> DataFra
 
     def deal(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for shard, page in gathered_by_shard(batches):
-            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
+            yield page_of(lane[shard], page)
 
-    return selected.mapInArrow(deal, "shard int, page binary")
+    lane = lanes(shards)
+    return selected.mapInArrow(deal, PAGES)

@@ -16,6 +16,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # by default no file below 4 MB is shared by two cores, and rows that compress well are millions in that
+    "spark.sql.files.openCostInBytes": "1048576",
     "spark.sql.session.timeZone": "UTC",
     # streams keep their state there: Spark's other store has no place for it
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,

@@ -16,6 +16,7 @@ from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.kernel.windowshard import new_shard
+from panewise.spark.lanes import shard_in
 from panewise.spark.report import staged
 
 if TYPE_CHECKING:
@@ -40,11 +41,11 @@ class ShardProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """A micro-batch with pages for the shard."""
         pages = [page for frame in rows for page in frame["page"]]
-        yield self._run(key[0], pages, timerValues)
+        yield self._run(shard_in(key[0]), pages, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """A micro-batch that only moves the watermark."""
-        yield self._run(key[0], [], timerValues)
+        yield self._run(shard_in(key[0]), [], timerValues)
 
     def close(self) -> None:
         """Nothing is held between micro-batches."""

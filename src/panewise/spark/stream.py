@@ -1,6 +1,6 @@
 """The stream executor: rows are packed into pages, dealt to shards, and one stateful stage does everything else.
 
-source --Apply--> elements --mapInArrow: pack--> (shard, page) --groupBy(shard).transformWithStateInPandas--> page
+source --Apply--> elements --mapInArrow: pack--> (lane, page) --groupBy(lane).transformWithStateInPandas--> page
 and report --observe: what `pw.progress` tells--> page --mapInArrow: unpack--> segments, late rows
 """
 
@@ -25,6 +25,7 @@ from panewise.spark.batch import result_schema
 from panewise.spark.control import describe
 from panewise.spark.elements import asking, commands, with_clocks
 from panewise.spark.follow import bounded, follow_of, followed, passed_type
+from panewise.spark.lanes import PAGES, lanes, page_of
 from panewise.spark.report import STAGED, Report
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
@@ -34,6 +35,7 @@ from panewise.spec.aside import SetAside
 from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
+from panewise.spec.job import MAX_SHARDS
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods, first_of, later_of
 from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
@@ -47,13 +49,11 @@ __all__ = [
 
 SHARDS = 16
 """How many parts the keys are dealt to, if nothing else is said."""
-MAX_SHARDS = 1024
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _DELAY = "spark.watermarkDelayMs"
-_PAGES = "shard int, page binary"
 
 
 def checked_stream(plan: Ordered, df: DataFrame, shards: int | None, which: str = "") -> int:
@@ -195,7 +195,7 @@ def _segments(
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
         packed(elements, layout, count)
-        .groupBy("shard")
+        .groupBy("lane")
         .transformWithStateInPandas(
             ShardProcessor(layout, count, watermark, passes),
             STAGED,
@@ -229,9 +229,10 @@ def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: 
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for shard, page in Packer(layout, shards, side=side).run(batches):
-            yield pa.RecordBatch.from_pydict({"shard": pa.array([shard], pa.int32()), "page": [page]})
+            yield page_of(keys[shard], page)
 
-    return elements.mapInArrow(pack, _PAGES)
+    keys = lanes(shards)
+    return elements.mapInArrow(pack, PAGES)
 
 
 def finished(
