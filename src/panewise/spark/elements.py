@@ -61,7 +61,7 @@ def with_clocks(
     if ticks(plan) or timed:
         beats = clock
         if beats is None:
-            beats = spark.readStream.format("rate").option("rowsPerSecond", 1).load()
+            beats = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
         told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
         elements = elements.unionByName(_elements(beats, told, schema))
     elif clock is not None:
@@ -126,7 +126,8 @@ def _commands(spark: SparkSession, control: str) -> DataFrame:
     """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
     try:
         read = spark.readStream.schema("kind string, until string, key string").json(control)
-        return read.select(*read.columns)  # through Connect it is only now that the folder is looked for
+        # one task for all of them; through Connect it is only now that the folder is looked for
+        return read.select(*read.columns).coalesce(1)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
             raise

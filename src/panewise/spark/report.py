@@ -15,6 +15,7 @@ from panewise.kernel.answers import how, is_whole
 from panewise.kernel.arrivals import REASONS
 from panewise.kernel.bundle import dump
 from panewise.kernel.shard import TOTALS
+from panewise.spark.worker import settle
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,9 @@ def staged(tables: Mapping[str, pa.Table | pa.RecordBatch], facts: Mapping[str, 
     """The results of a shard, and what it reports."""
     import pandas as pd
 
-    return pd.DataFrame({"page": [dump(tables, {})], "told": [json.dumps(facts)]})
+    made = pd.DataFrame({"page": [dump(tables, {})], "told": [json.dumps(facts)]})
+    settle("shard")
+    return made
 
 
 @dataclass(frozen=True)

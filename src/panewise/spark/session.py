@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
 from pyspark.sql import SparkSession
@@ -16,6 +17,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # over TCP the last bytes of a task wait 40 ms for an acknowledgement, twice in every micro-batch
+    "spark.python.unix.domain.socket.enabled": str(hasattr(socket, "AF_UNIX")).lower(),
     # by default no file below 4 MB is shared by two cores, and rows that compress well are millions in that
     "spark.sql.files.openCostInBytes": "1048576",
     "spark.sql.session.timeZone": "UTC",

@@ -30,6 +30,7 @@ from panewise.spark.report import STAGED, Report
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardProcessor
 from panewise.spark.source import Dealt, apply
+from panewise.spark.worker import settle
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.aside import SetAside
 from panewise.spec.emit import FINAL as FINAL_ONLY
@@ -230,6 +231,7 @@ def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for shard, page in Packer(layout, shards, side=side).run(batches):
             yield page_of(keys[shard], page)
+        settle("pack")
 
     keys = lanes(shards)
     return elements.mapInArrow(pack, PAGES)
@@ -258,6 +260,7 @@ def finished(
         for batch in batches:
             for page in batch.column("page"):
                 yield from _unpacked(page.as_py(), arrow)
+        settle("unpack")
 
     return report.observed(stage).mapInArrow(unpack, schema)
 
