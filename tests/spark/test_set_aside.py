@@ -20,7 +20,7 @@ START = datetime(2024, 1, 1, tzinfo=UTC)
 AGG = {"n": "count(*)", "total": "sum(v)"}
 PLAN = pw.tumbling_windows("10 seconds").by("k").at("t", pw.in_band("kind = 'mark'"))
 OPTIONS = {"prods": pw.prods_in("kind = 'prod'"), "punctuations": True}
-ANSWERS = ("timing", "number", "certain", "early", "punctuation")
+ANSWERS = ("timing", "number", "certain", "latency", "early", "punctuation")
 
 
 def second(number: float) -> datetime:
