@@ -106,3 +106,19 @@ def test_promises_about_times_on_days(spark: SparkSession, tmp_path: Path, way: 
         assert run(out, tmp_path) == [[3]]
         readings.add((second(13 * HOUR),))
         assert run(out, tmp_path) == [[("late", 13 * HOUR)]]
+
+
+def test_of_segments_found_before_a_stream_tells_only_how_they_are_filled(spark: SparkSession, tmp_path: Path) -> None:
+    framing = spark.createDataFrame([(second(0), True), (second(5), False)], "t timestamp, ok boolean")
+    readings = Folder(spark, tmp_path / "rows", "t timestamp")
+    live: dict[str, Any] = {"punctuation": pw.slack("1 second"), "shards": 2}
+    out = pw.threshold_frames("ok").at("t").fill(framing, readings.df, **live).agg(n="count(*)")
+    readings.add((second(0),), (second(9),))
+    with settings(spark, shuffle_partitions=1):
+        write = out.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "state"))
+        query = write.trigger(availableNow=True).start()
+        query.awaitTermination()
+    told = pw.progress(query)
+    assert (told.batch, told.rows, told.closed) == (0, 0, 0)
+    assert told.filling is not None
+    assert (told.filling.rows, told.filling.filled, told.filling.until) == (2, 1, second(7.999999))

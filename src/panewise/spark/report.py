@@ -67,10 +67,11 @@ class Report:
         texts = [T.StructField(name, T.StringType()) for name in ("until", "filling_until", "sources")]
         others = [T.StructField("ended", T.BooleanType()), T.StructField("behind", T.DoubleType())]
         read = F.from_json("told", T.StructType([*numbers, *texts, *others]))
-        # as text: of a time the query's progress tells the second only, and no zone
-        # the same in all shards, unless each key has its own
-        columns = {name: F.sum(name) for name in self.sums}
+        # what a shard does not count, because it finds no segments itself, it has none of
+        columns = {name: F.sum(F.coalesce(name, F.lit(0))) for name in self.sums}
         columns |= {
+            # as text: of a time the query's progress tells the second only, and no zone
+            # the same in all shards, unless each key has its own
             "until": F.coalesce(F.min_by("until", "behind"), F.max("until")),
             "per_key": F.max("behind").isNotNull(),
             "filling_until": F.max("filling_until"),
