@@ -21,7 +21,7 @@ class SlowStretches(StatefulProcessor):
     def init(self, handle: Any) -> None:
         self._open = handle.getValueState("open", "start timestamp, last timestamp, rows bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803  # Spark calls it so
         kept = self._open.get()
         start, last, count = kept if kept is not None else (None, None, 0)
         found = []

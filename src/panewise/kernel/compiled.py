@@ -32,7 +32,7 @@ class _Renewed(IndexDataCacheFile):
     def _load_index(self) -> dict[Any, str]:
         # now, and not before: a function may call others that are defined after it
         self._source_stamp = (self._own, *sorted(_sources(self._function)))
-        return cast("dict[Any, str]", super()._load_index())  # type: ignore[no-untyped-call]
+        return cast("dict[Any, str]", super()._load_index())  # type: ignore[no-untyped-call]  # numba has no types
 
 
 def compiled(function: F) -> F:

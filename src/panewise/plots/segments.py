@@ -200,9 +200,9 @@ def ticks(panel: Axes, at: str, axis: Axis) -> None:
     panel.set_xlabel(at if axis.zone is None else f"{at} ({axis.zone})")
     if axis.timed:
         zone = UTC if axis.zone is None else pa.lib.string_to_tzinfo(axis.zone)
-        places = AutoDateLocator(tz=zone, minticks=5, maxticks=12)  # type: ignore[no-untyped-call]
+        places = AutoDateLocator(tz=zone, minticks=5, maxticks=12)  # type: ignore[no-untyped-call]  # matplotlib has no types
         panel.xaxis.set_major_locator(places)
-        panel.xaxis.set_major_formatter(ConciseDateFormatter(places, tz=zone))  # type: ignore[no-untyped-call]
+        panel.xaxis.set_major_formatter(ConciseDateFormatter(places, tz=zone))  # type: ignore[no-untyped-call]  # matplotlib has no types
 
 
 def _entries(

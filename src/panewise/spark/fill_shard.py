@@ -59,18 +59,18 @@ class FillProcessor(StatefulProcessor):
         self._state = handle.getValueState("shard", "state binary")
         self._store = _MapStore(handle.getMapState("chunks", "name string", "data binary"))
 
-    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803  # Spark calls it so
         """Segments found before the stream began."""
         shard = self._shard()
         shard.hold(initialState["page"])
         self._state.update((shard.state(),))
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803  # Spark calls it so
         """A micro-batch with pages for the shard."""
         pages = [page for frame in rows for page in frame["page"]]
         yield self._run(shard_in(key[0]), pages, timerValues)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803  # Spark calls it so
         """A micro-batch that only moves the watermark."""
         yield self._run(shard_in(key[0]), [], timerValues)
 

@@ -352,10 +352,10 @@ class Watch(StreamingQueryListener):
         with self._changed:
             return self._changed.wait_for(lambda: run in self._ended, seconds)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  # Spark calls it so
         """Called by Spark."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark calls it so
         """Called by Spark after each micro-batch."""
         query, seen = str(event.progress.id), read(event.progress)
         if seen is None:
@@ -365,10 +365,10 @@ class Watch(StreamingQueryListener):
         if self._told is not None:
             self._told(query, seen)
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802  # Spark calls it so
         """Called by Spark."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802  # Spark calls it so
         """Called by Spark."""
         with self._changed:
             self._ended.add(str(event.runId))

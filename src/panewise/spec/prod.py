@@ -195,7 +195,7 @@ def prods(given: object, accuracy: object = None) -> Prods | None:
         if names[type(each)] in found:
             raise SpecError(f"`prods` ({each!r}) is the second of its kind. Give one of each.")
         found[names[type(each)]] = each
-    return Prods(**found, accuracy=measure)  # type: ignore[arg-type]
+    return Prods(**found, accuracy=measure)  # type: ignore[arg-type]  # each under the name of its type
 
 
 def first_of(given: Prods | None) -> Prods | None:
@@ -222,4 +222,4 @@ def _measure(given: object) -> Callable[..., Any] | dict[str, Callable[..., Any]
                 "and the seconds between them, as arrays, that gives accuracies. Give one, or one for each of some "
                 "aggregates, or leave it out."
             )
-    return dict(given) if isinstance(given, Mapping) else given  # type: ignore[return-value]
+    return dict(given) if isinstance(given, Mapping) else given  # type: ignore[return-value]  # callable, as seen above
