@@ -202,7 +202,7 @@ class Screen:
         """The table, for as long as a `with` lasts."""
         if not self.console.is_terminal:
             return ExitStack()
-        view = lambda: Group("", self.status, "", table(self.seen, "rpt_time"))  # noqa: E731
+        view = lambda: Group("", self.status, "", table(self.seen, "rpt_time"))  # noqa: E731  # shorter, and as clear
         return Live(get_renderable=view, console=self.console, refresh_per_second=4, transient=True)
 
 

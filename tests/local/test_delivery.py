@@ -113,7 +113,7 @@ def test_a_slow_operator_is_behind_by_what_waits() -> None:
 )
 def test_what_makes_no_delivery_is_refused(given: dict[str, object], error: str) -> None:
     with pytest.raises(pw.PanewiseError, match=error):
-        deliver(TENS.at("t", pw.slack(0)), rows(1, 2), COUNT, **given)  # type: ignore[arg-type]
+        deliver(TENS.at("t", pw.slack(0)), rows(1, 2), COUNT, **given)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_rows_without_a_time_need_an_arrival() -> None:

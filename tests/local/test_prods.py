@@ -274,8 +274,8 @@ def test_the_share_that_is_told_is_the_one_in_force() -> None:
             stream.feed(pa.table({"t": times, "v": np.ones(len(some))}), clock=30 * window + begin + 1)
         assert stream.prods.aggressiveness is not None
         assert window > 0 or stream.prods.aggressiveness == 0.5
-    shards = [new_shard(stream._layout, 16, state) for state in stream._state]  # type: ignore[arg-type]
-    moved = [shard.prodding.schedule for shard in shards if shard.prodding.schedule.has_learned]  # type: ignore[union-attr]
+    shards = [new_shard(stream._layout, 16, state) for state in stream._state]  # type: ignore[arg-type]  # it has run
+    moved = [shard.prodding.schedule for shard in shards if shard.prodding.schedule.has_learned]  # type: ignore[union-attr]  # it has run
     assert [each.aggressiveness for each in moved] == [stream.prods.aggressiveness]
     assert moved[0].aggressiveness < 0.15
 
@@ -328,7 +328,7 @@ def test_a_clock_on_the_wall() -> None:
         spec = replace(pw.prodder("1 hour", 0.0), zone=zone)
         schedule = Schedule(spec, progress_of("t", pa.timestamp("us")))
         assert schedule.tick(12 * 3_600_000_000 - 1) is None
-        (told[zone],) = schedule.tick(12 * 3_600_000_000).to_pylist()  # type: ignore[union-attr]
+        (told[zone],) = schedule.tick(12 * 3_600_000_000).to_pylist()  # type: ignore[union-attr]  # it is due
     assert {zone: at.hour for zone, at in told.items()} == {None: 12, "Asia/Tokyo": 21, "America/Los_Angeles": 4}
 
 

@@ -363,7 +363,7 @@ def test_tables_that_do_not_fit(plan: pw.Plan, table: Any, message: str) -> None
 
 def test_what_is_no_plan_and_no_page() -> None:
     with pytest.raises(pw.InputError) as error:
-        pw.segments_local(arrow(), HOT)  # type: ignore[arg-type]
+        pw.segments_local(arrow(), HOT)  # type: ignore[arg-type]  # wrong on purpose
     assert str(error.value) == (
         "`plan` (Table) must be a plan; the table comes after it. "
         'Give one, such as threshold_frames("speed > 30").at("time").'
@@ -375,4 +375,4 @@ def test_what_is_no_plan_and_no_page() -> None:
             f"`page_rows` ({rows!r}) must be a whole number, at least 1. Leave it out, or give one."
         )
     with pytest.raises(pw.SpecError, match="must map names of results"):
-        pw.segments_local(HOT, arrow(), "sum(temp)")  # type: ignore[arg-type]
+        pw.segments_local(HOT, arrow(), "sum(temp)")  # type: ignore[arg-type]  # wrong on purpose

@@ -67,7 +67,7 @@ def test_a_threshold_with_an_aggregate() -> None:
 
 def test_hysteresis_with_gaps_limits_and_a_schedule() -> None:
     limits = {"min_rows": 3, "max_duration": "1 hour", "expect_every": "20 s", "jitter": "2 s"}
-    jams = threshold_frames(open="speed < 30", close="speed > 50", gaps=True, **limits)  # type: ignore[arg-type]
+    jams = threshold_frames(open="speed < 30", close="speed > 50", gaps=True, **limits)  # type: ignore[arg-type]  # of many types
     assert explain(jams.at("ts", ties="last")) == JAMS
 
 

@@ -25,7 +25,7 @@ def test_other_shares_are_refused(share: Any) -> None:
 
 def test_slides_are_on_the_clock() -> None:
     with pytest.raises(pw.SpecError, match=r"`every`.*measured on the clock"):
-        pw.prodder(10)  # type: ignore[arg-type]
+        pw.prodder(10)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_one_of_each_kind() -> None:
@@ -69,7 +69,7 @@ def test_wrong_tables(value: Any, said: str) -> None:
 
 def test_a_stream_of_prods_is_not_for_job_files() -> None:
     with pytest.raises(pw.JobError, match="another stream"):
-        prods_to_value(prods(pw.prods_from(object())))  # type: ignore[arg-type]
+        prods_to_value(prods(pw.prods_from(object())))  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_an_autopilot_begins_within_its_bounds() -> None:
@@ -102,7 +102,7 @@ def test_a_measure_is_a_function() -> None:
     with pytest.raises(pw.SpecError, match="there are none"):
         prods(None, abs)
     with pytest.raises(pw.JobError, match="it is a function"):
-        prods_to_value(prods(True, abs))  # type: ignore[arg-type]
+        prods_to_value(prods(True, abs))  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_what_prods_do_to_a_plan_is_explained(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ __all__ = ["settle"]
 def settle(part: str) -> None:
     """Take all that lives by now for what stays, once in a process for each part of the library that has run in it.
 
-    After each task Spark's workers look through all objects for garbage, while the next task waits for them. What
-    modules hold is most of it: a tenth of a second for two stages.
+    After each task Spark's workers look through all objects for garbage, while the next task waits for them, and most
+    of it is what modules hold.
     """
     gc.freeze()
