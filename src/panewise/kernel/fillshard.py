@@ -108,8 +108,7 @@ class FillShard:
         counts, late, segments, promised, beyond = {}, None, None, None, self._progress.everything
         if self.framing is not None:
             drawn = self.framing.batch(raw, marks[0])
-            counts, late = drawn.counts, drawn.late
-            segments = None if drawn.segments is None else pa.Table.from_batches([drawn.segments])
+            counts, late, segments = drawn.counts, drawn.late, drawn.segments
             promised, beyond = self.framing.promised(), self.framing.punctuator.until
         given = [Given(side.seen, side.rows, side.promises) for side in sides]
         before = dict(self.filler.totals)

@@ -82,9 +82,10 @@ class Asked:
         for name in self._names:
             whole &= np.asarray(name.is_valid().to_numpy(zero_copy_only=False))
         places = np.flatnonzero(whole)
-        named = [name.take(pa.array(places)) for name in self._names]
         self._slots = np.full(len(prods), -1)
-        self._slots[places] = slots_of(list(keys), named, count, len(places)) if len(places) else 0
+        if len(places):
+            named = [name.take(pa.array(places)) for name in self._names]
+            self._slots[places] = slots_of(list(keys), named, count, len(places))
 
     @classmethod
     def everything(cls, progress: Progress) -> Asked:
@@ -326,11 +327,11 @@ class Ledger:
         finals = np.full(len(some) + len(held), -1)
         finals[mine] = some
         owner = finals[others]
+        self.held = held.filter(pa.array(owner < 0)).combine_chunks()
         met = np.flatnonzero(owner >= 0)
         # those of one segment one after another, in their order
         met = met[np.lexsort((np.asarray(held.column("number").to_numpy())[met], owner[met]))]
         owner, taken = owner[met], held.take(pa.array(met))
-        self.held = held.filter(pa.array(np.isin(np.arange(len(held)), met, invert=True))).combine_chunks()
         self._move_up(about)
         seconds = (clock - np.asarray(taken.column("clock").to_numpy())) / _SECOND
         self._gain(seconds, latency[owner])

@@ -175,6 +175,8 @@ def _in_order(asked: Sequence[pa.Table]) -> pa.Table | None:
     if not asked:
         return None
     found = pa.concat_tables(asked, promote_options="default")
+    if len(found) == 1:
+        return found
     by = [(name, "ascending", "at_start") for name in found.column_names]
     return found.take(pc.sort_indices(sortable(found), sort_keys=by)).combine_chunks()
 

@@ -44,7 +44,7 @@ TOTALS = ("rows", *REASONS, "segments", "parts", "keys_found")
 class Outcome:
     """What came of a micro-batch."""
 
-    segments: pa.RecordBatch | None
+    segments: pa.Table | None
     late: pa.Table | None
     """`reason` and `row`."""
     counts: dict[str, int]
@@ -218,8 +218,8 @@ class Shard:
             more = [(self._arrived(others, clock), of) for others, of in map(self._gather, (early, unsure))]
             segments, answered = self._answers(self.prodding, found, asked, more, clock)
         else:
-            segments = self._emitter.batch(self._table.columns, found) if len(found) else None
-            segments = segments.select(self._layout.schema.names) if segments and self._layout.arrives else segments
+            made = [self._emitter.batch(self._table.columns, found)] if len(found) else []
+            segments = pa.Table.from_batches(made).select(self._layout.schema.names) if made else None
         partial = (found.flags & sg.PARTIAL_FLAG) != 0
         counts |= {
             "segments": int((~partial).sum()),
@@ -244,7 +244,7 @@ class Shard:
 
     def _answers(
         self, prodding: Prodding, found: Any, asked: pa.Table | None, more: Sequence[Fresh], clock: int
-    ) -> tuple[pa.RecordBatch | None, Array | None]:
+    ) -> tuple[pa.Table | None, Array | None]:
         """Final answers, then early ones: what has just become final needs no other; and which prods were answered.
 
         `more` are rows that are there for early answers only: those that are certain, and those that are not.
@@ -258,10 +258,10 @@ class Shard:
                 certain &= among(open_ones, self._early(*more[0])[0])
             some, answered = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
             made += [] if some is None else [some]
-        if len(self._table):
+        if len(prodding.ledger.held):
             passed = self._operator.promise(self._arrivals.until, self._progress)
             prodding.forget(passed, bool(self.punctuator.final))
-        return (pa.Table.from_batches(made).combine_chunks().to_batches()[0] if made else None), answered
+        return (pa.Table.from_batches(made) if made else None), answered
 
     def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
         """The segments of the rows so far, but for those sent, and which of them are certain; nothing changes."""

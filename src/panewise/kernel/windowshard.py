@@ -154,7 +154,7 @@ class WindowShard(_AnyOrder):
 
     def _answers(
         self, prodding: Prodding, found: Any, asked: pa.Table | None, more: Sequence[Fresh], clock: int
-    ) -> tuple[pa.RecordBatch | None, Array | None]:
+    ) -> tuple[pa.Table | None, Array | None]:
         made = super()._answers(prodding, found, asked, more, clock)
         if self.aside is not None and asked is not None and prodding.answered is not None:
             self.aside.prod(prodding.answered.group, prodding.answered.ids)

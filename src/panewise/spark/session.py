@@ -28,6 +28,14 @@ SETTINGS = {
 }
 """What differs from Spark's defaults."""
 
+_LOCAL = {
+    # for each file of a checkpoint on a local disk the default starts ten processes, to look for links
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+"""What differs too where the master is local, and checkpoints are on a disk of this machine."""
+
 
 def session(master: str | None = None, name: str = "panewise", **settings: str) -> SparkSession:
     """Get or make a session; further settings go by their Spark names.
@@ -36,8 +44,10 @@ def session(master: str | None = None, name: str = "panewise", **settings: str) 
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
+    local = {}
     if master is not None:
         builder = builder.master(master)
-    for key, value in {**SETTINGS, **settings}.items():
+        local = _LOCAL if master.startswith("local") else {}
+    for key, value in {**SETTINGS, **local, **settings}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
