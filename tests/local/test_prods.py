@@ -367,3 +367,15 @@ def test_a_prodder_is_as_far_off_as_it_is_early() -> None:
         assert len(told) >= 39
         assert np.mean(told.column("n")) == pytest.approx(1 - share, abs=0.02)
         assert np.mean(told.column("seconds")) == pytest.approx(10 * share, abs=0.01)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 8])
+def test_windows_without_rows_reach_as_far_as_rows_of_any_shard(shards: int) -> None:
+    frames = pw.threshold_frames("v > 0").by("k").at("t", pw.slack(10)).agg(n="count(*)")
+    both = frames.then(pw.tumbling_windows(5, keep_empty=True).by("k").agg(frames="count(*)"))
+    table = pa.table({"k": pa.array(range(4)), "t": pa.array([-1, 0, 3, 12]), "v": pa.array([1, 1, 1, 1])})
+    early = LocalStream(both, shards=shards, prods=True).feed(table, prod={})
+    told = sorted((row["k"], row["segment"]["start"], row["frames"]) for row in early.to_pylist())
+    batch = pw.segments_local(both, table).to_pylist()
+    assert told == sorted((row["k"], row["segment"]["start"], row["frames"]) for row in batch)
+    assert [start for key, start, _ in told if key == 0] == [-5, 0, 5, 10]

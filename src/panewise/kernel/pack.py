@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from panewise.kernel.bundle import dump
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.keys import codes, grouped
-from panewise.kernel.page import Array
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.punctuate import Seen, is_per_key, source_columns
 from panewise.kernel.sequence import Layout
 from panewise.spec.punctuate import Passed
@@ -89,7 +89,9 @@ class Packer:
             for kind, name in ((EARLY, "early"), (UNSURE, "unsure")):
                 if (kinds == kind).any():
                     mine = elements.filter(pa.array(kinds == kind)).drop_columns(["clock", *self._sources])
-                    yield from self._pages(mine.combine_chunks(), name)
+                    mine = mine.combine_chunks()
+                    self._seen.foresee(name, self._progress.numbers(in_one(mine.column("at"))))
+                    yield from self._pages(mine, name)
             if (kinds == OTHER).any():
                 yield from self._passed(elements.filter(pa.array(kinds == OTHER)).combine_chunks())
             elements = elements.filter(pa.array(kinds == ROW))

@@ -26,8 +26,8 @@ __all__ = ["Fresh", "Prodding", "among", "certain_of", "joined"]
 
 _SECOND = 1_000_000
 
-Fresh = tuple[pa.Table | None, Array]
-"""Rows, if there are any, and the slot of each."""
+Fresh = tuple[pa.Table | None, Array, Any]
+"""Rows, if there are any, the slot of each, and the largest `at` of such rows in all shards."""
 
 
 class Prodding:
@@ -183,9 +183,9 @@ def _in_order(asked: Sequence[pa.Table]) -> pa.Table | None:
 
 def joined(parts: Sequence[Fresh]) -> Fresh:
     """All of some rows."""
-    tables = [rows for rows, _ in parts if rows is not None]
-    slots = np.concatenate([of for _, of in parts])
-    return (pa.concat_tables(tables, promote_options="default") if tables else None), slots
+    tables = [rows for rows, *_ in parts if rows is not None]
+    slots, latest = np.concatenate([of for _, of, _ in parts]), max(at for *_, at in parts)
+    return (pa.concat_tables(tables, promote_options="default") if tables else None), slots, latest
 
 
 def among(found: Segments, others: Segments) -> Array:

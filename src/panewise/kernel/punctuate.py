@@ -75,6 +75,8 @@ class Seen:
     """Source columns s0, ... and `at`: the largest of each."""
     prods: pa.Table | None = None
     """Keys k0, ... and `at`: what is asked for."""
+    early: dict[str, Any] = field(default_factory=dict)
+    """The largest `at` of rows that are there for early answers only, by what they are."""
 
     def facts(self) -> dict[str, Any]:
         """All but the sources, as JSON takes it."""
@@ -84,6 +86,7 @@ class Seen:
             "clock": self.clock,
             "final": self.final,
             "latest": None if self.latest is None else self.latest.item(),
+            "early": {name: at.item() for name, at in self.early.items()},
         }
 
     @classmethod
@@ -92,7 +95,8 @@ class Seen:
         until = None if facts["until"] is None else progress.dtype(facts["until"])
         top = np.asarray(facts["top"], progress.dtype)
         latest = None if facts["latest"] is None else progress.dtype(facts["latest"])
-        told = (tables.get("sources"), tables.get("prods"))
+        early = {name: progress.dtype(at) for name, at in facts["early"].items()}
+        told = (tables.get("sources"), tables.get("prods"), early)
         return cls(progress, top, until, facts["clock"], facts["final"], latest, *told)
 
     @property
@@ -104,6 +108,10 @@ class Seen:
     def ask(self, prods: pa.Table) -> None:
         """Take note of prods."""
         self.prods = prods if self.prods is None else pa.concat_tables([self.prods, prods])
+
+    def foresee(self, what: str, at: Array) -> None:
+        """Take note of rows that are there for early answers only."""
+        self.early[what] = max(self.early.get(what, at[0]), at.max())
 
     def rows(self, plan: Ordered, at: Array, sources: Sequence[pa.Array]) -> None:
         """Take note of rows: their `at`, and where they come from."""

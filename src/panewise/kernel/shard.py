@@ -215,7 +215,10 @@ class Shard:
         asked = answered = None
         if self.prodding is not None:
             asked = self.prodding.due(seen, clock)
-            more = [(self._arrived(others, clock), of) for others, of in map(self._gather, (early, unsure))]
+            more = []
+            for name, (others, of) in zip(("early", "unsure"), map(self._gather, (early, unsure)), strict=True):
+                latest = max((task.early[name] for task in seen if name in task.early), default=self._progress.nothing)
+                more.append((self._arrived(others, clock), of, latest))
             segments, answered = self._answers(self.prodding, found, asked, more, clock)
         else:
             made = [self._emitter.batch(self._table.columns, found)] if len(found) else []
@@ -263,8 +266,8 @@ class Shard:
             prodding.forget(passed, bool(self.punctuator.final))
         return (pa.Table.from_batches(made) if made else None), answered
 
-    def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
-        """The segments of the rows so far, but for those sent, and which of them are certain; nothing changes."""
+    def _early(self, fresh: pa.Table | None, slots: Array, latest: Any) -> tuple[Any, Array]:
+        """The segments of rows so far, in all shards up to `latest`, but for those sent; and which are certain."""
         operator, arrivals, punctuator, count = self._operator, self._arrivals, self.punctuator, len(self._table)
         state = {name: array.copy() for name, array in operator.state(count).items()}
         kept = {name: array.copy() for name, array in self._kept().items()}
@@ -275,8 +278,7 @@ class Shard:
         everything = self._progress.everything
         arrivals.until, self._last = np.full(count, everything, self._progress.dtype), last.copy()
         punctuator.until, punctuator.final = everything, True
-        if fresh is not None:
-            punctuator.latest = max(punctuator.latest, arrivals.numbers(fresh).max())
+        punctuator.latest = max(punctuator.latest, latest)
         try:
             found = self._advance(fresh, slots)
         finally:

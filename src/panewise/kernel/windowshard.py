@@ -160,13 +160,13 @@ class WindowShard(_AnyOrder):
             self.aside.prod(prodding.answered.group, prodding.answered.ids)
         return made
 
-    def _early(self, fresh: pa.Table | None, slots: Array) -> tuple[Any, Array]:
+    def _early(self, fresh: pa.Table | None, slots: Array, latest: Any) -> tuple[Any, Array]:
         """The windows of the rows so far; those that are set aside are not processed for it."""
         if self.aside is None:
-            return super()._early(fresh, slots)
+            return super()._early(fresh, slots, latest)
         rows, self.aside.rows = self.aside.rows, None
         try:
-            return super()._early(fresh, slots)
+            return super()._early(fresh, slots, latest)
         finally:
             self.aside.rows = rows
 
