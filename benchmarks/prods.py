@@ -1,11 +1,13 @@
 """What prods cost: the same stream four ways, in one session, on the same files.
 
-Averages of ten minutes, one every two, of each sensor, from files of traffic reports, two million rows in each and so
-many files to a micro-batch: without prods; with prods that nobody asks for; prodded every second, for all that is open,
-by the clock; and by a file in the control folder, as another process would write it. What counts is when final answers
-come: the mean, over all windows, of the seconds to the end of the micro-batch that sent them. They count from the end
-of the first micro-batch, which starts Python workers or finds some that the query before has left. Whoever is first in
-one turn is last in the next, and the final answers of all are compared.
+Averages of ten minutes, one every two, of each sensor, from files of traffic reports, two million rows in each and
+`--each` files to a micro-batch: without prods; with prods that nobody asks for; prodded every second, for all that is
+open, by the clock; and by a file in the control folder, as another process would write it. A prod is answered at the
+end of its micro-batch, several of one micro-batch with one answer, and the clock asks once in it at most: so what prods
+cost is a part of each micro-batch, and a smaller one of a longer one. What counts is when final answers come, which is
+how long micro-batches are: the median of all of them, but for the first of each query, which starts Python workers or
+finds some that the query before has left. Whoever is first in one turn is last in the next, and the final answers of
+all are compared.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import argparse
 import shutil
 import sys
 import threading
-from datetime import datetime
 from pathlib import Path
+from statistics import median
 
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
@@ -33,8 +35,8 @@ EVERY = 1.0
 WAYS = ("without prods", "asked for by nobody", "every second, by the clock", "every second, by a file")
 
 
-def _run(spark: SparkSession, data: Path, out: Path, way: str, rows: int, each: int) -> tuple[float, int]:
-    """Mean seconds to a final answer, and how many prods there were."""
+def _run(spark: SparkSession, data: Path, out: Path, way: str, rows: int, each: int) -> tuple[list[float], int]:
+    """The seconds of each micro-batch with rows, and how many prods there were."""
     shutil.rmtree(out, ignore_errors=True)
     control = str(out / "control")
     pw.Control(spark, control)
@@ -63,20 +65,9 @@ def _run(spark: SparkSession, data: Path, out: Path, way: str, rows: int, each: 
         if way == WAYS[3]:
             asking.join()
         query.stop()
-    sent, total, before, began = 0.0, 0, 0, None
-    for report in query.recentProgress:
-        told = next((row.asDict() for row in report.observedMetrics.values()), {})
-        if told.get("keys") is None:
-            continue
-        begun = datetime.fromisoformat(report.timestamp).timestamp()
-        ended = begun + report.batchDuration / 1000
-        fresh, before = told["total_segments"] - before, told["total_segments"]
-        if began is None:
-            began = ended
-            continue
-        sent, total = sent + fresh * (ended - began), total + fresh
+    took = [report.batchDuration / 1000 for report in query.recentProgress if report.numInputRows > FILE_ROWS // 2]
     told_of = pw.progress(query).prods
-    return sent / total, 0 if told_of is None else told_of.prods
+    return took[1:], 0 if told_of is None else told_of.prods
 
 
 def _ask(control: str, over: threading.Event) -> None:
@@ -98,6 +89,8 @@ def main() -> int:
     options.add_argument("--each", type=int, default=2, help="how many files a micro-batch has")
     options.add_argument("--times", type=int, default=5)
     given = options.parse_args()
+    if given.rows % FILE_ROWS or given.rows < 2 * given.each * FILE_ROWS:
+        options.error(f"--rows must be a multiple of {FILE_ROWS:,}, and enough for two micro-batches")
     console = Console()
     with bench(**{"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.numRecentProgressUpdates": "1000"}) as (
         spark,
@@ -107,28 +100,30 @@ def main() -> int:
         with console.status(f"generating {given.rows:,} rows of {given.sensors:,} sensors"):
             traffic.write(str(data), given.rows, sensors=given.sensors, files=given.rows // FILE_ROWS)
         outs = {way: folder / str(i) for i, way in enumerate(WAYS)}
-        took: dict[str, list[tuple[float, int]]] = {way: [] for way in WAYS}
+        took: dict[str, list[float]] = {way: [] for way in WAYS}
+        prods = dict.fromkeys(WAYS, 0)
         with console.status("timing"):
             for turn in range(given.times + 1):
                 for way in WAYS[turn % len(WAYS) :] + WAYS[: turn % len(WAYS)]:
-                    measured = _run(spark, data, outs[way], way, given.rows, given.each)
-                    # the first turn warms up
-                    took[way] += [measured] if turn else []
+                    measured, asked = _run(spark, data, outs[way], way, given.rows, given.each)
+                    if turn:  # the first warms up
+                        took[way] += measured
+                        prods[way] += asked
         first, *others = (_finals(spark, out) for out in outs.values())
         if not first.count() or any(
             not first.exceptAll(o).isEmpty() or not o.exceptAll(first).isEmpty() for o in others
         ):
             console.print("The final answers differ.")
             return 1
-        count = given.rows // FILE_ROWS // given.each
-        table = Table(title=f"10 minutes by 2, {given.sensors:,} sensors, {given.rows:,} rows in {count} micro-batches")
-        for heading in ("", f"seconds to a final answer, best of {given.times}", "ratio", "ratio of means", "prods"):
+        count = -(-given.rows // FILE_ROWS // given.each)
+        title = f"10 minutes by 2, {given.sensors:,} sensors, {given.rows:,} rows in {count} micro-batches"
+        table = Table(title=f"{title}, {given.times} times")
+        for heading in ("", "seconds of a micro-batch, median", "ratio", "best", "ratio", "prods"):
             table.add_column(heading, justify="right" if heading else "left")
-        best = {way: min(each) for way, each in took.items()}
-        mean = {way: sum(each[0] for each in turns) / len(turns) for way, turns in took.items()}
-        for way, (seconds, prods) in best.items():
-            ratios = (seconds / best[WAYS[1]][0], mean[way] / mean[WAYS[1]])
-            table.add_row(way, f"{seconds:.2f}", *(f"{ratio:.3f}" for ratio in ratios), str(prods))
+        base = took[WAYS[1]]
+        for way, each in took.items():
+            figures = (median(each), median(each) / median(base), min(each), min(each) / min(base))
+            table.add_row(way, *(f"{figure:.3f}" for figure in figures), str(prods[way]))
         console.print(table)
     return 0
 

@@ -257,7 +257,7 @@ class Shard:
             made.append(prodding.finals(found, keys, clock))
         if asked is not None:
             open_ones, certain = self._early(*joined(more))
-            if more[1][0] is not None:
+            if more[1][2] > self._progress.nothing:
                 certain &= among(open_ones, self._early(*more[0])[0])
             some, answered = prodding.early(asked, open_ones, certain, keys, len(self._table), clock)
             made += [] if some is None else [some]
@@ -267,7 +267,7 @@ class Shard:
         return (pa.Table.from_batches(made) if made else None), answered
 
     def _early(self, fresh: pa.Table | None, slots: Array, latest: Any) -> tuple[Any, Array]:
-        """The segments of rows so far, in all shards up to `latest`, but for those sent; and which are certain."""
+        """The segments of rows so far, as if they ended at `latest`, less those sent; which are certain. No change."""
         operator, arrivals, punctuator, count = self._operator, self._arrivals, self.punctuator, len(self._table)
         state = {name: array.copy() for name, array in operator.state(count).items()}
         kept = {name: array.copy() for name, array in self._kept().items()}

@@ -209,7 +209,7 @@ class LocalStream:
             assert isinstance(scheme, Windows)
             both = ranges(grid_of(scheme, progress), progress, unsent)
             self.ranges = [*zip(*(progress.bounds(each).to_pylist() for each in both), strict=True)]
-        return self._then(pa.concat_tables([self._layout.schema.empty_table(), *found]), asked, final, clock)
+        return self._then(pa.concat_tables(found or [self._layout.schema.empty_table()]), asked, final, clock)
 
     def _shard(self, number: int) -> Shard:
         """A shard as the micro-batch before has left it."""

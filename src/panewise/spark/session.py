@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
@@ -29,12 +30,12 @@ SETTINGS = {
 """What differs from Spark's defaults."""
 
 _LOCAL = {
-    # for each file of a checkpoint on a local disk the default starts ten processes, to look for links
+    # for each file of a checkpoint on a local disk the default starts ten processes, this one two
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
 }
-"""What differs too where the master is local, and checkpoints are on a disk of this machine."""
+"""What differs too where the master is local: checkpoints are taken to be on a disk of this machine."""
 
 
 def session(master: str | None = None, name: str = "panewise", **settings: str) -> SparkSession:
@@ -44,10 +45,21 @@ def session(master: str | None = None, name: str = "panewise", **settings: str) 
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name)
-    local = {}
     if master is not None:
         builder = builder.master(master)
-        local = _LOCAL if master.startswith("local") else {}
-    for key, value in {**SETTINGS, **local, **settings}.items():
+    for key, value in _settings(master, settings).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
+    """All settings: what is given comes before our own.
+
+    >>> [name] = _LOCAL
+    >>> name in _settings("local[2]", {}), name in _settings("spark://host:7077", {}), name in _settings(None, {})
+    (True, False, False)
+    >>> _settings("local", {name: "mine"})[name]
+    'mine'
+    """
+    local = _LOCAL if master is not None and master.startswith("local") else {}
+    return {**SETTINGS, **local, **given}
