@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from contextlib import redirect_stdout
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -40,32 +38,26 @@ def planned(df: DataFrame) -> str:
     return said.getvalue()
 
 
-def joins(df: DataFrame) -> Counter[str]:
-    """The joins of a plan, without what is numbered anew each time."""
-    lines = (line.strip(" :+-*()0123456789") for line in planned(df).splitlines() if "Join" in line)
-    return Counter(re.sub(r"#[0-9L]+", "", line) for line in lines)
-
-
 def test_rows_are_never_compared_with_segments_one_by_one(reports: DataFrame, messages: DataFrame) -> None:
     fill = LOSS.fill(reports, messages, **AROUND)
-    drawing = joins(LOSS.segments(reports))
     for df in (fill.agg(AGG), fill.rows(), LOSS.fill(reports, messages, **AROUND, keep_empty=True).agg(AGG)):
-        assert "Cartesian" not in planned(df)
-        # what is joined is pieces, by shard, not rows; rows of frames that can't be joined are not those that fill
-        own = joins(df) - drawing
-        assert own
-        assert all("shard" in line and "page" in line and "rpt_time" not in line for line in own)
+        plan = planned(df)
+        assert "NestedLoop" not in plan
+        assert "Cartesian" not in plan
+        # what is joined is pieces, by shard, not rows
+        joins = [line for line in plan.splitlines() if "Join" in line]
+        assert joins
+        assert all("shard" in line and "page" in line and "rpt_time" not in line for line in joins)
 
 
 def test_what_a_stream_computes_of_itself_is_not_joined(reports: DataFrame) -> None:
     fused = LOSS.fill(reports, reports).agg(top="max(drop_pct)", n="count(*)")
-    drawing = joins(LOSS.segments(reports))
-    assert joins(fused) == drawing
+    assert "Join" not in planned(fused)
     assert rows(fused.toArrow()) == rows(LOSS.segments(reports, {"top": "max(drop_pct)", "n": "count(*)"}).toArrow())
     some = LOSS.fill(reports, reports, where="total_pkts > 100000").agg(n="count(*)")
-    assert joins(some) == drawing
+    assert "Join" not in planned(some)
     apart = LOSS.fill(reports, reports.select("*"), where="total_pkts > 100000").agg(n="count(*)")
-    assert joins(apart) - drawing
+    assert "Join" in planned(apart)
     assert rows(some.toArrow()) == rows(apart.toArrow())
 
 

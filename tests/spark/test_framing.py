@@ -13,6 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import panewise as pw
+from conformance.executors import batch
+from conformance.test_transcripts import STORIES
+from conformance.transcripts import Story, differences
+from panewise.spark import framing
+from panewise.spark.batch import path_of
 from panewise.spark.framescan import frame_scan_of
 from panewise.spark.source import apply
 from spark.tables import rows
@@ -34,6 +39,11 @@ PLANS = {
     "sum": pw.aggregate_frames("sum(w)", reaches=25),
     "saturated": pw.delta_frames({"v": 1.5}, overlap="saturated"),
 }
+
+
+@pytest.fixture(autouse=True)
+def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(framing, "SMALL", -1)
 
 
 def readings(keys: int) -> pa.Table:
@@ -122,3 +132,22 @@ def test_two_keys_and_nulls(spark: SparkSession, tmp_path: Path) -> None:
     df = written(spark, tmp_path, laid(table, "in order"))
     for scheme in ("threshold", "delta"):
         same(spark, df, PLANS[scheme].by("k", "kind").at("t"), table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("story", [story for story in STORIES if story.error is None], ids=lambda story: story.name)
+def test_stories(spark: SparkSession, story: Story) -> None:
+    """Every story of a batch: in `tests/conformance` they have too few rows for this."""
+    version = story.at_once()
+    if version is None or version.segments is None or story.broken_on.get("batch"):
+        pytest.skip("it is no story of a batch")
+    (told,) = batch(version, spark).steps
+    found = differences(version.expected(version.segments), told)
+    assert bool(found) == story.must_fail, "\n".join([story.tells, *found])
+
+
+def test_few_rows_are_shuffled(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    df, plan = written(spark, tmp_path, laid(readings(7), "in order")), PLANS["threshold"].by("k").at("t")
+    assert "scan lane" in path_of(plan, df)
+    monkeypatch.undo()
+    assert "which is few" in path_of(plan, df)

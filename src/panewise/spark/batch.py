@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from panewise.kernel.sequence import Layout
 from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.framescan import frame_scan_of
-from panewise.spark.framing import framed, is_framed, one_pass, why_not_framed
+from panewise.spark.framing import framed, one_pass, why_not_framed
 from panewise.spark.source import apply
 from panewise.spark.windows import windows
 from panewise.spec.aggregates import Aggregates
@@ -62,7 +62,7 @@ def _segments(
     if isinstance(plan.scheme, WindowScheme):
         return windows(applied, observed, result_schema(layout, applied.keys))
     result = result_schema(layout, applied.keys)
-    if not is_framed(layout):
+    if why_not_framed(layout, df):
         return one_pass(applied, observed, result)
     # what is observed must pass through Spark
     scan = frame_scan_of(df, layout) if observation is None else ""
@@ -74,8 +74,9 @@ def path_of(plan: PlanSpec, df: DataFrame, agg: Aggregates | None = None) -> str
     if isinstance(plan.scheme, WindowScheme):
         return ""
     layout = apply(plan, plan.asked(agg), df).layout
-    if not is_framed(layout):
-        return f"all rows are shuffled by key and sorted: {why_not_framed(layout)}"
+    why = why_not_framed(layout, df)
+    if why:
+        return f"all rows are shuffled by key and sorted: {why}"
     scan = frame_scan_of(df, layout)
     again = "rows of keys whose parts overlap, or do not meet, are read again, shuffled and sorted"
     if isinstance(scan, str):

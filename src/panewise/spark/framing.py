@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql import types as T
 
-__all__ = ["framed", "is_framed", "one_pass", "why_not_framed"]
+__all__ = ["SMALL", "framed", "one_pass", "why_not_framed"]
 
+SMALL = 1 << 20
+"""Up to how many bytes rows are shuffled and sorted: more stages would cost more than that."""
 _ROWS = 1 << 17
 """How many rows are gathered before they are framed."""
 _HELD = 1 << 18
@@ -68,18 +70,22 @@ def one_pass(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFra
     return ordered.mapInArrow(run, result)
 
 
-def is_framed(layout: Layout) -> bool:
-    """Whether rows are framed where they lie: reducers and ties that count once need all rows of a key in order."""
-    return layout.plan.ties == "all" and not layout.aggregation.reducers and layout.emit == FINAL
-
-
-def why_not_framed(layout: Layout) -> str:
-    """Why rows are not framed where they lie."""
+def why_not_framed(layout: Layout, df: DataFrame) -> str:
+    """Why rows are not framed where they lie, if they are not."""
     if layout.plan.ties != "all":
         return f"`ties` ({layout.plan.ties!r}) asks for all rows of an instant at once"
     if layout.emit != FINAL:
         return "parts are asked for"
-    return "an aggregate keeps values, or is your own"
+    if layout.aggregation.reducers:
+        return "an aggregate keeps values, or is your own"
+    size = _size_of(df)
+    return f"Spark takes them for {size:,} bytes at most, which is few" if size <= SMALL else ""
+
+
+def _size_of(df: DataFrame) -> int:
+    """How many bytes rows have at most, as Spark estimates it; through Connect it does not say."""
+    plan = getattr(df, "_jdf", None)
+    return SMALL + 1 if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes().toString())
 
 
 def framed(
