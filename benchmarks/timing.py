@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from memory import WorkerMemory
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +18,7 @@ from rich.console import Console
 
 import panewise as pw
 
-__all__ = ["agree", "bench", "take_turns"]
+__all__ = ["agree", "bench", "noted", "take_turns"]
 
 
 @contextmanager
@@ -32,14 +34,16 @@ def bench(**settings: str) -> Iterator[tuple[SparkSession, Path]]:
         shutil.rmtree(folder)
 
 
-def _seconds(build: Callable[[], DataFrame]) -> float:
+def _seconds(build: Callable[[], Any]) -> float:
     """How long it takes to build and compute it."""
     began = time.perf_counter()
-    build().write.format("noop").mode("overwrite").save()
+    made = build()
+    if isinstance(made, DataFrame):
+        made.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - began
 
 
-def take_turns(jobs: Mapping[str, Callable[[], DataFrame]], times: int, console: Console) -> dict[str, float]:
+def take_turns(jobs: Mapping[str, Callable[[], Any]], times: int, console: Console) -> dict[str, float]:
     """The best time of each, of so many in a row.
 
     All have run once before anything is timed, and each runs once more before its turn: what ran before it leaves
@@ -54,6 +58,14 @@ def take_turns(jobs: Mapping[str, Callable[[], DataFrame]], times: int, console:
             best[name] = min(_seconds(build) for _ in range(times))
     console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
     return best
+
+
+def noted(file: Path | None, figures: Mapping[str, Any]) -> None:
+    """Add figures to a file, if there is one."""
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(figures) + "\n")
 
 
 def agree(ours: DataFrame, theirs: DataFrame, keys: list[str]) -> bool:

@@ -197,9 +197,17 @@ class Plan(PlanSpec):
             sources = dict(filling_source)
         return Fill(self, self.segments, framing_source, sources, options)
 
-    def explain(self, agg: Aggregates | None = None, *, prods: Any = None) -> None:
-        """Print what will happen: stages, shape, the state that a key needs, and what prods do to it."""
-        print(explain(self, agg, checked_prods(prods)))
+    def explain(self, agg: Aggregates | None = None, df: DataFrame | None = None, *, prods: Any = None) -> None:
+        """Print what will happen: stages, shape, the state that a key needs, and what prods do to it.
+
+        With the DataFrame of a batch also which way its rows go, and why.
+        """
+        path = ""
+        if df is not None and not df.isStreaming:
+            from panewise.spark.batch import path_of
+
+            path = path_of(self.chain()[0], df, agg)
+        print(explain(self, agg, checked_prods(prods), path))
 
 
 def _over(plan: PlanSpec | None, last: PlanSpec) -> PlanSpec:

@@ -27,7 +27,7 @@ Interval       observed: [first row, last row], both included
 Limits         at least 2 minutes; a stretch that is too short is not reported
 Nulls          a row with a null condition is in no segment and ends an open segment
 Aggregates     avg_pkts = avg(total_pkts)
-Stages         source -> apply (Spark SQL per row) -> shuffle by router -> sort -> segment and aggregate -> emit
+Stages         source -> apply (Spark SQL per row) -> segment and aggregate by router -> emit
 State per key  start, last, rows, sum and count of total_pkts; one open segment at most"""
 
 JAMS = """\
@@ -42,7 +42,7 @@ the row that would be too much starts the next segment
 Schedule       a reading every 20 seconds, give or take 2 seconds; a missing one ends a segment
 Nulls          a row whose closing condition is null is in a gap and ends an open segment
 Reports        the gaps between segments too, marked
-Stages         source -> apply (Spark SQL per row) -> gather in one partition -> sort -> segment -> emit
+Stages         source -> apply (Spark SQL per row) -> segment all rows together -> emit
 State per key  start, last, rows; one open segment at most; \
 pieces that were cut wait until the whole stretch has met its minimum; start, last and rows of the open gap"""
 
@@ -56,7 +56,7 @@ Interval       possible: (row before, row after), both excluded: all that may be
 Limits         at least 2 rows; a segment goes on until it is long enough
 Nulls          a row with a null value is as if it were not there
 Reports        a segment from every row, less those that contain another
-Stages         source -> apply (Spark SQL per row) -> shuffle by road, lane -> sort -> segment -> emit
+Stages         source -> apply (Spark SQL per row) -> segment by road, lane -> emit
 State per key  start, last, rows, min and max of speed, min and max of ts, row before; once for each open segment"""
 
 

@@ -93,7 +93,7 @@ Shape          separated: at least one row lies between two segments
 Interval       observed: [first row, last row], both included
 Nulls          a row with a null condition is in no segment and ends an open segment
 Aggregates     top = max(drop_pct), packets = sum(case when total_pkts > 0 then total_pkts end)
-Stages         source -> apply (Spark SQL per row) -> shuffle by router -> sort -> segment and aggregate -> emit
+Stages         source -> apply (Spark SQL per row) -> segment and aggregate by router -> emit
 State per key  start, last, rows, max of drop_pct, sum of case when total_pkts > 0 then total_pkts end; \
 one open segment at most
 

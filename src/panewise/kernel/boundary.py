@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from panewise.kernel import runs
+from panewise.kernel import runstate
 from panewise.kernel import segmenting as sg
 from panewise.kernel.framing import RunFraming, hide_nulls
 from panewise.kernel.page import Array, Page
@@ -38,4 +38,4 @@ def boundary(scheme: BoundaryFrames) -> RunFraming:
             found[d] = cells(page.values[d], size)
         return hide_nulls(found, np.full(len(page), sg.MEMBER, np.uint8), scheme.nulls), found
 
-    return RunFraming(read, width=len(sizes), split=runs.CELLS)
+    return RunFraming(read, width=len(sizes), split=runstate.CELLS)

@@ -6,15 +6,45 @@ a frame that closed while an earlier one is open waits there too, because ids fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from panewise.kernel import folds
 from panewise.kernel import segmenting as sg
+from panewise.kernel.chainstate import (
+    BEFORE,
+    BETWEEN,
+    CLOSE,
+    CLOSED,
+    CONTINUE,
+    DECIDED,
+    DROP,
+    FLAGS,
+    GONE,
+    HAS_BEFORE,
+    HAS_BEST,
+    INCLUDE,
+    LAST,
+    LATEST,
+    N_FRAME_ATS,
+    N_FRAME_INTS,
+    NEXT_ID,
+    OPEN,
+    PART,
+    PLACEMENT,
+    REMAINDER,
+    ROWS,
+    SATURATED,
+    SEEN,
+    SENT,
+    SENT_ROWS,
+    SOLO,
+    START,
+    STATUS,
+)
 from panewise.kernel.compiled import compiled
-from panewise.kernel.page import Array
+from panewise.kernel.plainchains import is_plain, plain_page, plain_rows
 from panewise.kernel.progressions import add, begin, breaks, passes
 from panewise.kernel.segmenting import (
     ALL,
@@ -38,59 +68,10 @@ from panewise.kernel.segmenting import (
 )
 from panewise.kernel.spans import missing_between, span_more_than
 
-__all__ = [
-    "CHAINED", "CLOSE", "CONTINUE", "DROP", "INCLUDE", "N_ATS", "N_FRAME_ATS", "N_FRAME_INTS", "N_INTS",
-    "PLACEMENT", "REMAINDER", "SATURATED", "SOLO",
-    "chain_page", "chain_rows", "forget_stale", "starts",
-]  # fmt: skip
-
-# settings beyond the shared ones
-INCLUDE, PLACEMENT, REMAINDER, SOLO = range(sg.N_WHOLE, sg.N_WHOLE + 4)
-CHAINED, CLOSE, DROP, CONTINUE, SATURATED = range(5)
-
-# state of a key
-LAST, LATEST = range(2)
-N_ATS = 2
-SEEN, BETWEEN, NEXT_ID, HAS_BEST = range(4)
-N_INTS = 4
-
-# a frame: in `at`, and in whole numbers. START and BEFORE turn into the bounds when it closes.
-START, BEFORE, SENT = range(3)
-N_FRAME_ATS = 3
-HAS_BEFORE, ROWS, DECIDED, STATUS, FLAGS, PART, SENT_ROWS = range(7)
-N_FRAME_INTS = 7
-OPEN, CLOSED, GONE = range(3)
+__all__ = ["chain_page", "chain_rows"]
 
 # why a frame closes
 STAYS, COMPLETE, STOPPED, BROKEN, OVERLAPPED = range(5)
-
-
-def forget_stale(state: dict[str, Any]) -> None:
-    """Zero what is left over in a single key's state: ids, and folds out of use."""
-    state["numbers"][0, NEXT_ID] = 0
-    if not state["numbers"][0, BETWEEN]:
-        state["ats"][0, LATEST] = 0
-        state["ff"][0] = 0
-        state["fi"][0] = 0
-        state["held_3"][:, 1:] = 0
-        state["held_4"][:, 1:] = 0
-
-
-def starts(
-    a: Array, s: Array, slots: Array, fa: Array, fn: Array, whole: Array
-) -> Iterator[tuple[Array, Array, Array]]:
-    """Slots, starts of their frames, or of what may open next, and whether that instant is excluded."""
-    possible, parts = whole[EXTENT] == POSSIBLE, whole[EMIT] == FRAGMENTS
-    is_open = fn[:, STATUS] == OPEN
-    goes_on = is_open & parts & (fn[:, PART] > 0)
-    reaches_back = is_open & possible & (fn[:, HAS_BEFORE] == 1)
-    found = np.where(goes_on, fa[:, SENT], np.where(reaches_back, fa[:, BEFORE], fa[:, START]))
-    closed_out = ~is_open & ((fn[:, FLAGS] & sg.START_INCLUDED) == 0)
-    yield slots, found, goes_on | reaches_back | closed_out
-    if possible:
-        # the next one reaches back to the last row
-        seen = np.flatnonzero(s[:, SEEN] == 1)
-        yield seen, a[seen, LAST], np.ones(len(seen), bool)
 
 
 @compiled
@@ -416,6 +397,16 @@ def chain_page(
     """
     include, placement = whole[INCLUDE], whole[PLACEMENT]
     kind, limits, strict = form
+    plain = is_plain(whole, kind, len(values))
+    if plain and len(inputs[0]) == 0 and waiting[-1] == 0 and not told.any() and not ends.any():
+        records = sg.grow(records, len(at) + len(slots) + 4)
+        frames = _grow_frames(frames, len(slots) + 2)
+        done = plain_page(
+            form, at, codes, values, offsets, slots, whole, measured, ats, numbers, records[0], records[1], frames,
+            held, held_at, kept_at,
+        )  # fmt: skip
+        if done >= 0:
+            return records, done, frames
     scratch = np.zeros((1, frames[2].shape[1]), np.float64)
     done = 0
     base = 0
@@ -432,8 +423,16 @@ def chain_page(
             _move_frame(frames, base + h, held, held_at[g] + h)
         i = offsets[g]
         while i < offsets[g + 1]:
+            if plain and not s[BETWEEN]:
+                i, done, count = plain_rows(
+                    i, offsets[g + 1], g, done, base, count, kind, limits, strict,
+                    at, codes, values, whole, measured, inputs, a, s, records, frames,
+                )  # fmt: skip
+                records = sg.grow(records, done + count + 4)
+            # of rows that are not plain, one at a time
+            stop = min(i + 1, offsets[g + 1]) if plain else offsets[g + 1]
             i, done, count = chain_rows(
-                i, offsets[g + 1], g, done, base, count, kind, limits, strict, scratch,
+                i, stop, g, done, base, count, kind, limits, strict, scratch,
                 at, codes, values, whole, measured, inputs, a, s, seeds_ff[k], seeds_fi[k], records, frames,
             )  # fmt: skip
             records = sg.grow(records, done + count + 4)

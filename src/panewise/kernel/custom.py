@@ -10,7 +10,7 @@ from typing import Any
 import numba
 from numba.core.dispatcher import Dispatcher
 
-from panewise.kernel import chains
+from panewise.kernel import chains, progressions
 from panewise.kernel.compiled import python_version
 from panewise.kernel.delta import chain_reader
 from panewise.kernel.framing import ChainFraming
@@ -58,7 +58,7 @@ def custom(scheme: CustomFrames) -> ChainFraming:
     """The measure is whatever the user keeps in the cells."""
     return ChainFraming(
         read=chain_reader(scheme),
-        kind=0,
+        kind=progressions.CUSTOM,
         bounds=(0.0,),
         strict=False,
         cells=max(scheme.scheme.cells, 1),  # type: ignore[attr-defined]  # checked by the builder

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 
-__all__ = ["KeyTable", "codes", "grouped", "slots_of"]
+__all__ = ["KeyTable", "codes", "grouped", "hashed", "slots_of"]
 
 _TABLE = 1 << 16
 """How far apart keys may be that are looked up in a table, however few rows there are."""
@@ -63,6 +63,80 @@ def grouped(ranks: Any, count: Any) -> Any:
         order[to[ranks[i]]] = i
         to[ranks[i]] += 1
     return order, offsets
+
+
+def hashed(columns: Sequence[pa.Array], rows: int) -> Array:
+    """A number for each row, from 0 to 2**63, the same for the same key in every process.
+
+    >>> found = hashed([pa.array(["a", "b", "a", None])], 4)
+    >>> int(found[0]) == int(found[2]), len(set(found.tolist()))
+    (True, 3)
+    """
+    found = np.zeros(rows, np.uint64)
+    for column in columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.dictionary_decode()
+        absent = np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+        if not _is_fixed(column.type):
+            text = (column if _is_text(column.type) else column.cast(pa.string())).cast(pa.large_binary())
+            _, offsets, data = text.buffers()
+            places = np.frombuffer(offsets, np.int64, len(text) + 1, 8 * text.offset)
+            held = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+            _mix_bytes(found, places, held, absent)
+        else:
+            _mix(found, _bits(column), absent)
+    return (found >> np.uint64(1)).astype(np.int64)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_binary(kind))
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    """Whether a value is a number of at most 64 bits."""
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(numbers or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _bits(column: pa.Array) -> Array:
+    """Values as 64 bits; 0.0 is -0.0."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return (np.asarray(pc.fill_null(column.cast(pa.float64()), 0.0)) + 0.0).view(np.uint64)
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        column = column.view(pa.int64())
+    elif pa.types.is_date32(kind):
+        column = column.view(pa.int32())
+    whole = pa.uint64() if pa.types.is_uint64(kind) else pa.int64()
+    return np.asarray(pc.fill_null(column.cast(whole), 0)).view(np.uint64)
+
+
+@compiled
+def _mixed(x: Any) -> Any:
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@compiled
+def _mix(found: Any, bits: Any, absent: Any) -> None:
+    for i in range(len(found)):
+        x = np.uint64(0x9E3779B97F4A7C15) if absent[i] else bits[i]
+        found[i] = _mixed(found[i] * np.uint64(0xD6E8FEB86659FD93) + x + np.uint64(1))
+
+
+@compiled
+def _mix_bytes(found: Any, places: Any, data: Any, absent: Any) -> None:
+    for i in range(len(found)):
+        x = np.uint64(0xCBF29CE484222325)
+        if absent[i]:
+            x = np.uint64(0x9E3779B97F4A7C15)
+        else:
+            for j in range(places[i], places[i + 1]):
+                x = (x ^ np.uint64(data[j])) * np.uint64(0x100000001B3)
+        found[i] = _mixed(found[i] * np.uint64(0xD6E8FEB86659FD93) + x + np.uint64(1))
 
 
 def slots_of(known: Sequence[pa.Array], keys: Sequence[pa.Array], count: int, rows: int) -> Array:

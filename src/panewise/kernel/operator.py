@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel import chains, folds, runs
+from panewise.kernel import chainstate, folds, runs, runstate
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregate import aggregate
 from panewise.kernel.aggregates import Aggregation
@@ -81,6 +81,11 @@ class Segments:
         made: dict[str, Any] = {name: getattr(self, name)[first : first + count] for name in _ARRAYS}
         return Segments(**made, reduced=tuple(each.slice(first, count) for each in self.reduced))
 
+    def at(self, places: Array) -> Segments:
+        """Those in these places."""
+        made: dict[str, Any] = {name: getattr(self, name)[places] for name in _ARRAYS}
+        return Segments(**made, reduced=tuple(each.take(pa.array(places)) for each in self.reduced))
+
     def of(self, chosen: Array) -> Segments:
         """Some of them."""
         made: dict[str, Any] = {name: getattr(self, name)[chosen] for name in _ARRAYS}
@@ -148,10 +153,10 @@ class SegmentOperator:
         if isinstance(framing, RunFraming):
             whole += [framing.split, int(framing.gaps)]
             measured.append(0 if framing.apart is None else progress.amount("gap", framing.apart))
-            slots = runs.fold_slots(framing.gaps, hides)
+            slots = runstate.fold_slots(framing.gaps, hides)
             shapes = {
-                "ats": ((runs.N_ATS,), dtype),
-                "numbers": ((runs.N_INTS,), np.int64),
+                "ats": ((runstate.N_ATS,), dtype),
+                "numbers": ((runstate.N_INTS,), np.int64),
                 "previous": ((framing.width,), np.float64),
                 "ff": ((slots, folding, 3), np.float64),
                 "fi": ((slots, folding, 2), np.int64),
@@ -161,8 +166,8 @@ class SegmentOperator:
             whole += [int(scheme.closing == "include"), _placement(scheme), int(scheme.remainder), int(framing.solo)]
             self._form = (framing.kind, np.asarray(framing.bounds, np.float64), framing.strict)
             shapes = {
-                "ats": ((chains.N_ATS,), dtype),
-                "numbers": ((chains.N_INTS,), np.int64),
+                "ats": ((chainstate.N_ATS,), dtype),
+                "numbers": ((chainstate.N_INTS,), np.int64),
                 "ff": ((folding, 3), np.float64),
                 "fi": ((folding, 2), np.int64),
             }
@@ -185,8 +190,8 @@ class SegmentOperator:
         assert isinstance(self._framing, ChainFraming)
         n = self._width
         return (
-            np.empty((room, chains.N_FRAME_ATS), self._dtype),
-            np.empty((room, chains.N_FRAME_INTS), np.int64),
+            np.empty((room, chainstate.N_FRAME_ATS), self._dtype),
+            np.empty((room, chainstate.N_FRAME_INTS), np.int64),
             np.empty((room, self._framing.cells), np.float64),
             np.empty((room, self._folds, n, 3), np.float64),
             np.empty((room, self._folds, n, 2), np.int64),
@@ -261,9 +266,9 @@ class SegmentOperator:
         """The rows of all folds that are in use, as a fold has them."""
         numbers, fi = self._state["numbers"], self._state["fi"][..., -1, :]
         if isinstance(self._framing, RunFraming):
-            found = [fi[runs.live(numbers, fi.shape[1])]]
+            found = [fi[runstate.live(numbers, fi.shape[1])]]
         else:
-            between = numbers[:, chains.BETWEEN] == 1
+            between = numbers[:, chainstate.BETWEEN] == 1
             held = self._held.arrays[4][..., -1, :]
             found = [fi[between], held[:, 0], held[between[self._held.owners], 1:].reshape(-1, 2)]
         return np.concatenate([*found, self._carried.arrays[3][:, -1]])
@@ -271,7 +276,7 @@ class SegmentOperator:
     def standing(self) -> Snapshot:
         """The snapshot of a single key without what no later row can see: equal standings have equal futures."""
         found = self.snapshot()
-        settle = runs.forget_stale if isinstance(self._framing, RunFraming) else chains.forget_stale
+        settle = runstate.forget_stale if isinstance(self._framing, RunFraming) else chainstate.forget_stale
         settle(found)
         if self._pieces is not None:
             self._pieces.standing(found)
@@ -279,14 +284,23 @@ class SegmentOperator:
 
     def has_forgotten(self, standing: Snapshot) -> bool:
         """Whether a single key would stand the same whatever came before its rows; False where that is unsure."""
+        return self.forgets and bool(runstate.has_forgotten(standing["numbers"])[0])
+
+    @property
+    def forgets(self) -> bool:
+        """Whether there are rows after which nothing before them matters."""
         framing = self._framing
-        return isinstance(framing, RunFraming) and framing.local and not framing.gaps and runs.has_forgotten(standing)
+        return isinstance(framing, RunFraming) and framing.local and not framing.gaps
+
+    def forgotten(self, slots: Array) -> Array:
+        """For which of these slots nothing matters that came before the first row that they have seen."""
+        return runstate.has_forgotten(self._state["numbers"][slots])
 
     @property
     def open(self) -> int:
         """How many segments are open."""
         if isinstance(self._framing, RunFraming):
-            return int(self._state["numbers"][:, runs.RUN_OPEN].sum())
+            return int(self._state["numbers"][:, runstate.RUN_OPEN].sum())
         return len(self._held.owners)
 
     def promise_of_new(self, until: Any, progress: Progress, ends: bool = False) -> Any:
@@ -311,10 +325,10 @@ class SegmentOperator:
         """Slots, starts of what is open there, or may open, and whether that instant is excluded."""
         a, s = self._state["ats"][:slots], self._state["numbers"][:slots]
         if isinstance(self._framing, RunFraming):
-            yield from runs.starts(a, s, self._whole)
+            yield from runstate.starts(a, s, self._whole)
             return
         held, fa, fn = self._held.owners, self._held.arrays[0], self._held.arrays[1]
-        yield from chains.starts(a, s, held, fa, fn, self._whole)
+        yield from chainstate.starts(a, s, held, fa, fn, self._whole)
 
     def state(self, slots: int) -> Snapshot:
         """All state of the first slots, as named arrays that go on being used."""
@@ -333,6 +347,38 @@ class SegmentOperator:
             found["held_owners"] = self._held.owners
             found |= {f"held_{i}": array for i, array in enumerate(self._held.arrays)}
         return found if self._pieces is None else found | self._pieces.state()
+
+    def snapshot_of(self, slots: Array) -> Snapshot:
+        """The state of some slots, which are numbered anew, from 0."""
+        self._reserve(int(slots.max(initial=-1)) + 1)
+        found = {name: array[slots] for name, array in self._state.items()}
+        for name, waiting in self._waiting.items():
+            index, offsets = _ragged(slots, waiting.owners)
+            found[f"{name}_owners"] = np.repeat(np.arange(len(slots)), np.diff(offsets))
+            found |= {f"{name}_{i}": array[index] for i, array in enumerate(waiting.arrays)}
+        return found
+
+    def standing_of(self, slots: Array) -> Snapshot:
+        """The same without what no later row can see: where two are equal, so are their futures."""
+        found = self.snapshot_of(slots)
+        (runstate.forget_stale if isinstance(self._framing, RunFraming) else chainstate.forget_stale)(found)
+        return found
+
+    def overwrite(self, slots: Array, snapshot: Snapshot) -> None:
+        """Put the state of others in the place of some slots."""
+        self._reserve(int(slots.max(initial=-1)) + 1)
+        for name, array in self._state.items():
+            array[slots] = snapshot[name]
+        for name, waiting in self._waiting.items():
+            waiting.take(slots)
+            arrays = tuple(snapshot[f"{name}_{i}"] for i in range(len(waiting.arrays)))
+            waiting.put(slots[snapshot[f"{name}_owners"]], arrays)
+
+    @property
+    def _waiting(self) -> dict[str, _Waiting]:
+        """What waits for more rows, by its name in a snapshot."""
+        held = {} if isinstance(self._framing, RunFraming) else {"held": self._held}
+        return {"carried": self._carried, **held}
 
     def restore(self, snapshot: Snapshot) -> None:
         """Go on from a snapshot."""
@@ -361,7 +407,9 @@ def _fitted(array: Array, shape: tuple[int, ...]) -> Array:
 
 def _placement(scheme: ChainFrames) -> int:
     if isinstance(scheme.placement, Chained):
-        return chains.CHAINED
+        return chainstate.CHAINED
     if isinstance(scheme.placement, Saturated):
-        return chains.SATURATED
-    return {"close": chains.CLOSE, "drop": chains.DROP, "continue": chains.CONTINUE}[scheme.placement.on_overlap]
+        return chainstate.SATURATED
+    return {"close": chainstate.CLOSE, "drop": chainstate.DROP, "continue": chainstate.CONTINUE}[
+        scheme.placement.on_overlap
+    ]

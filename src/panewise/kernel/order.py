@@ -12,7 +12,7 @@ from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import grouped
 from panewise.kernel.page import Array
 
-__all__ = ["sort_indices", "sortable"]
+__all__ = ["settled_ties", "sort_indices", "sortable"]
 
 
 @compiled
@@ -45,6 +45,11 @@ def sort_indices(slots: Array, count: int, at: Array, rows: pa.Table) -> Array:
     order: Array = grouped(slots, count)[0]
     if _out_of_order(at, slots, order):
         order = np.lexsort((at, slots))
+    return settled_ties(order, slots, at, rows)
+
+
+def settled_ties(order: Array, slots: Array, at: Array, rows: pa.Table) -> Array:
+    """The order of rows that are in order by slot and `at`: those that tie, by every column of `rows`."""
     tied = np.flatnonzero(_tied(at, slots, order))
     if len(tied) and rows.num_columns:
         some = order[tied]

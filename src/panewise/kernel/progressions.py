@@ -12,11 +12,11 @@ from typing import Any
 from panewise.kernel.compiled import inlined
 
 __all__ = [
-    "AVG", "COUNT", "DELTA_FIRST", "DELTA_RANGE", "MAX", "MIN", "RANGE", "STDDEV", "SUM",
+    "AVG", "COUNT", "CUSTOM", "DELTA_FIRST", "DELTA_RANGE", "MAX", "MIN", "RANGE", "STDDEV", "SUM",
     "add", "begin", "breaks", "passes",
 ]  # fmt: skip
 
-DELTA_RANGE, DELTA_FIRST, SUM, COUNT, AVG, MIN, MAX, RANGE, STDDEV = range(9)
+DELTA_RANGE, DELTA_FIRST, SUM, COUNT, AVG, MIN, MAX, RANGE, STDDEV, CUSTOM = range(10)
 
 
 @inlined

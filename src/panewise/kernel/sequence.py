@@ -217,6 +217,11 @@ class Reader:
         fields += [pa.field(name, kind) for name, kind in self._input_types.items()]
         return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in fields], schema=pa.schema(fields))
 
+    def nothing(self) -> Page:
+        """No rows of no key."""
+        none, no_slots = np.empty(0, self._progress.dtype), np.empty(0, np.int64)
+        return self.page(self.empty(), none, np.zeros(1, np.int64), no_slots, np.empty(0, bool))
+
     def last_page(self, slot: int) -> Page:
         """No rows: the key's stream ends."""
         none = np.empty(0, self._progress.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from panewise.kernel import runs
+from panewise.kernel import runstate
 from panewise.kernel import segmenting as sg
 from panewise.kernel.framing import RunFraming
 from panewise.kernel.page import Array, Page
@@ -19,4 +19,4 @@ def session(scheme: SessionFrames) -> RunFraming:
     def read(page: Page) -> tuple[Array, Array]:
         return np.full(len(page), sg.MEMBER, np.uint8), page.values
 
-    return RunFraming(read, split=runs.APART, apart=scheme.gap)
+    return RunFraming(read, split=runstate.APART, apart=scheme.gap)

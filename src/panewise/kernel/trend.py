@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from panewise.kernel import runs
+from panewise.kernel import runstate
 from panewise.kernel import segmenting as sg
 from panewise.kernel.framing import RunFraming, hide_nulls
 from panewise.kernel.page import Array, Page
@@ -19,5 +19,5 @@ def trend(scheme: TrendFrames) -> RunFraming:
     def read(page: Page) -> tuple[Array, Array]:
         return hide_nulls(page.values, np.full(len(page), sg.MEMBER, np.uint8), scheme.nulls), page.values
 
-    split = {"rising": runs.RISING, "falling": runs.FALLING, "steady": runs.STEADY}[scheme.direction]
+    split = {"rising": runstate.RISING, "falling": runstate.FALLING, "steady": runstate.STEADY}[scheme.direction]
     return RunFraming(read, width=1, split=split, fewest=2)

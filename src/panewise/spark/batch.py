@@ -1,17 +1,17 @@
-"""The batch executor: shuffle by key, sort, then one pass; no key is ever held in memory."""
+"""The batch executor: windows from panes, frames where rows lie, or from one pass over sorted rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from panewise.kernel.sequence import Layout, Sequence
+from panewise.kernel.sequence import Layout
 from panewise.spark.follow import bounded, follow_of, followed
+from panewise.spark.framescan import frame_scan_of
+from panewise.spark.framing import framed, one_pass, why_not_framed
 from panewise.spark.source import apply
 from panewise.spark.windows import windows
 from panewise.spec.aggregates import Aggregates
@@ -22,7 +22,7 @@ from panewise.spec.plan import PlanSpec
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Observation
 
-__all__ = ["result_schema", "segments"]
+__all__ = ["path_of", "result_schema", "segments"]
 
 
 def result_schema(layout: Layout, keys: tuple[T.StructField, ...]) -> T.StructType:
@@ -52,22 +52,34 @@ def _segments(
     plan: PlanSpec, df: DataFrame, agg: Aggregates | None, observation: Observation | None, emit: Emit
 ) -> DataFrame:
     applied = apply(plan, plan.asked(agg), df, emit)
-    rows = applied.df
+    rows = observed = applied.df
     if observation is not None:
-        rows = rows.observe(
+        observed = rows.observe(
             observation, F.count(F.lit(1)).alias("rows"), F.count_if(F.col("at").isNull()).alias("null_at")
         )
     layout = applied.layout
-    rows = rows.filter("at is not null")
+    rows, observed = rows.filter("at is not null"), observed.filter("at is not null")
     if isinstance(plan.scheme, WindowScheme):
-        return windows(applied, rows, result_schema(layout, applied.keys))
-    keys = [f"k{i}" for i in range(len(plan.keys))]
-    placed = rows.repartition(*keys) if keys else rows.repartition(1)
-    ordered = placed.sortWithinPartitions(*keys, *applied.order)
-    if plan.tie_break:
-        ordered = ordered.drop(*(f"b{i}" for i in range(len(plan.tie_break))))
+        return windows(applied, observed, result_schema(layout, applied.keys))
+    result = result_schema(layout, applied.keys)
+    if why_not_framed(layout, df):
+        return one_pass(applied, observed, result)
+    # what is observed must pass through Spark
+    scan = frame_scan_of(df, layout) if observation is None else ""
+    return framed(applied, rows, observed, result, None if isinstance(scan, str) else scan)
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return Sequence(layout).run(batches)
 
-    return ordered.mapInArrow(run, result_schema(layout, applied.keys))
+def path_of(plan: PlanSpec, df: DataFrame, agg: Aggregates | None = None) -> str:
+    """Which way the rows of a DataFrame go, and why."""
+    if isinstance(plan.scheme, WindowScheme):
+        return ""
+    layout = apply(plan, plan.asked(agg), df).layout
+    why = why_not_framed(layout, df)
+    if why:
+        return f"all rows are shuffled by key and sorted: {why}"
+    scan = frame_scan_of(df, layout)
+    again = "rows of keys whose parts overlap, or do not meet, are read again, shuffled and sorted"
+    if isinstance(scan, str):
+        return f"Spark reads rows ({scan}), and they are framed where they lie; {again}"
+    files = len(scan.rows.files)
+    return f"scan lane: {files:,} Parquet file{'s' if files > 1 else ''}, read and framed by Python workers; {again}"

@@ -64,6 +64,26 @@ class Parquet:
         """Bytes of all files."""
         return sum(size for _, size in self.files)
 
+    def in_order(self, name: str) -> tuple[Parquet, dict[str, int]]:
+        """Files by the first value of a column, and a number for each, the same for files that follow one another.
+
+        0 is for those before which there is nothing; where some do not say, there is no such number.
+        """
+        found = [_span_of(path, name) for path, _ in self.files]
+        spans = [span for span in found if span is not None]
+        if len(spans) < len(found):
+            return self, {path: i + 1 for i, (path, _) in enumerate(self.files)}
+        order = sorted(range(len(spans)), key=lambda i: spans[i])
+        number: dict[str, int] = {}
+        files, latest = tuple(self.files[i] for i in order), None
+        for i in order:
+            low, high = spans[i]
+            # the keys of one instant may lie in two files; of one key they are found to be tied
+            follows = latest is None or low >= latest
+            number[self.files[i][0]] = (max(number.values(), default=0)) + (0 if follows else 1)
+            latest = high if latest is None else max(latest, high)
+        return Parquet(files, self.schema), number
+
     def tasks(self, cores: int) -> list[list[Unit]]:
         """Units of work, dealt to tasks: each has a stretch of files next to each other."""
         count = min(max(self.size // _EACH_BYTES, cores), _EACH * cores)
@@ -123,6 +143,16 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
             except (pa.ArrowException, OverflowError, TypeError):
                 return None
     return None
+
+
+def _span_of(path: str, name: str) -> tuple[Any, Any] | None:
+    """The least and the largest value of a column in a file, if they are known."""
+    with _opened(path) as file:
+        found = [span(file, group, name) for group in range(file.metadata.num_row_groups)]
+    known = [each.to_pylist() for each in found if each is not None]
+    if not known or len(known) < len(found) or any(value is None or value != value for each in known for value in each):
+        return None
+    return min(low for low, _ in known), max(high for _, high in known)
 
 
 def relation_of(df: DataFrame) -> Any:

@@ -33,7 +33,7 @@ from panewise.spec.punctuate import InBand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Scan", "scan_of"]
+__all__ = ["Scan", "as_spark_has", "files_of", "scan_of", "two_rows", "why_not"]
 
 _HELD_FILES = 32 << 20
 """How many bytes of segments in files each task reads by itself."""
@@ -99,12 +99,25 @@ def scan_of(df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: F
         return "some rows are punctuations"
     texts = [call.argument for _, call in calls if call.argument is not None]
     texts += [given.where] if given.where is not None else []
+    rows = files_of(df, (given.time, *given.keys), texts)
+    if isinstance(rows, str):
+        return rows
+    own = to_arrow_schema(segments.schema, timezone="UTC")
+    why = _refused(layout, rows.schema, own, keys)
+    if why:
+        return why
+    files = parquet_of(segments, segments.columns, "UTC") if stored else ""
+    return Scan(rows, given, calls, own, keys, files if isinstance(files, Parquet) and _is_small(files) else None)
+
+
+def files_of(df: DataFrame, listed: Sequence[str], texts: Sequence[str]) -> Parquet | str:
+    """The Parquet files that a DataFrame is, of which columns are listed, or read by SQL texts; or why it is none."""
     conf = df.sparkSession.conf
     # times are in the zone in which expressions see them
     zone = conf.get("spark.sql.session.timeZone") or "UTC"
-    rows = parquet_of(df, names_read(df.columns, (given.time, *given.keys), texts), zone)
+    rows = parquet_of(df, names_read(df.columns, listed, texts), zone)
     why = rows if isinstance(rows, str) else unsettled(df.sparkSession)
-    if isinstance(rows, str) or why:
+    if why:
         return why
     if not all(map(_NAME.fullmatch, texts)):
         if conf.get("spark.sql.ansi.enabled") != "true":
@@ -115,30 +128,40 @@ def scan_of(df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: F
         ZoneInfo(zone)
     except (KeyError, ValueError):
         return f"spark.sql.session.timeZone is {zone}"
-    own = to_arrow_schema(segments.schema, timezone="UTC")
-    why = _refused(layout, rows.schema, own, keys)
-    if why:
-        return why
-    files = parquet_of(segments, segments.columns, "UTC") if stored else ""
-    return Scan(rows, given, calls, own, keys, files if isinstance(files, Parquet) and _is_small(files) else None)
+    return rows
+
+
+def two_rows(schema: pa.Schema) -> pa.Table:
+    """Two rows to try expressions on: one of nulls, one of values that nothing is wrong with."""
+    return pa.table([pa.array([None, _sample(field.type)], field.type) for field in schema], schema=schema)
+
+
+def as_spark_has(types: Sequence[pa.DataType | None]) -> tuple[pa.DataType | None, ...]:
+    """Types of what aggregates read, with times in UTC."""
+    return tuple(
+        pa.timestamp("us", "UTC") if kind is not None and pa.types.is_timestamp(kind) and kind.tz else kind
+        for kind in types
+    )
+
+
+def why_not(error: Exception) -> str:
+    """The first words of an error."""
+    return str(error).splitlines()[0].split(". ")[0]
 
 
 def _refused(layout: FillLayout, schema: pa.Schema, segments: pa.Schema, keys: tuple[str, ...]) -> str:
     """Why what is asked of the rows can't be evaluated on Arrow for certain: it is tried on two rows."""
     given, calls = layout.filling, layout.agg
-    some = pa.table([pa.array([None, _sample(field.type)], field.type) for field in schema], schema=schema)
+    some = two_rows(schema)
     try:
         _, found = apply_filling(given, calls, some, segments, keys, False)
         # what `where` leaves out is evaluated too
         apply_filling(replace(given, where=None), calls, some, segments, keys, False)
     except (InputError, DataError, pa.ArrowException) as e:
-        return str(e).splitlines()[0].split(". ")[0]
+        return why_not(e)
     at = next(field.type for field in schema if field.name.lower() == given.time.lower())
-    types = tuple(
-        pa.timestamp("us", "UTC") if kind is not None and pa.types.is_timestamp(kind) and kind.tz else kind
-        for kind in found.input_types
-    )
-    if replace(found, input_types=types) != layout or pa.types.is_date(at) != pa.types.is_date(layout.at_type):
+    own_types = as_spark_has(found.input_types)
+    if replace(found, input_types=own_types) != layout or pa.types.is_date(at) != pa.types.is_date(layout.at_type):
         return "types differ from those of Spark"
     return ""
 

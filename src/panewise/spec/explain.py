@@ -62,10 +62,10 @@ _CELLS = {
 }
 
 
-def explain(plan: PlanSpec, agg: Aggregates | None = None, prods: Prods | None = None) -> str:
-    """The text of `plan.explain()`."""
+def explain(plan: PlanSpec, agg: Aggregates | None = None, prods: Prods | None = None, path: str = "") -> str:
+    """The text of `plan.explain()`; `path` is which way rows go, where they are known."""
     first, *rest = plan.chain()
-    blocks = [_explained(first, first.asked(agg))]
+    blocks = [_explained(first, first.asked(agg), path)]
     for following in rest:
         over = isinstance(following.scheme, Windows)
         how = "each counts in every window that it meets, clipped to it" if over else "each is a row"
@@ -75,7 +75,7 @@ def explain(plan: PlanSpec, agg: Aggregates | None = None, prods: Prods | None =
     return "\n\n".join(blocks)
 
 
-def _explained(plan: PlanSpec, calls: Calls) -> str:
+def _explained(plan: PlanSpec, calls: Calls, path: str = "") -> str:
     scheme = plan.scheme
     if isinstance(scheme, WindowScheme):
         return explain_windows(plan, calls)
@@ -92,6 +92,7 @@ def _explained(plan: PlanSpec, calls: Calls) -> str:
         ("Reports", _reports(scheme)),
         ("Aggregates", ", ".join(f"{name} = {call}" for name, call in calls)),
         ("Stages", _stages(plan, calls)),
+        ("Path", path),
         ("State per key", _state(scheme, calls)),
     ]
     return lined(lines)
@@ -261,9 +262,9 @@ def _reports(scheme: Scheme) -> str:
 
 
 def _stages(plan: PlanSpec, calls: Calls) -> str:
-    shuffle = f"shuffle by {', '.join(plan.keys)}" if plan.keys else "gather in one partition"
     fill = "segment and aggregate" if calls else "segment"
-    return f"source -> apply (Spark SQL per row) -> {shuffle} -> sort -> {fill} -> emit"
+    by = f"by {', '.join(plan.keys)}" if plan.keys else "all rows together"
+    return f"source -> apply (Spark SQL per row) -> {fill} {by} -> emit"
 
 
 def _state(scheme: Scheme, calls: Calls) -> str:

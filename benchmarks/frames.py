@@ -1,0 +1,158 @@
+"""Frames against what others would run for them, in one session, on the same files.
+
+Every job is done by all that can do it, what they find is compared before anything is timed, then they take turns, and
+the best of three counts. Spark's results go nowhere (`noop`); those of Polars and DuckDB stay in memory. What it takes
+to plan each of them is timed with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import peers
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from rich.console import Console
+from rich.table import Table
+from timing import bench, noted, take_turns
+
+import panewise as pw
+from panewise.data import traffic
+
+AGG = {"mean": "avg(speed)", "n": "count(*)", "total": "sum(volume)"}
+FAST = peers.Runs("coalesce(speed > 60, false)", (pl.col("speed") > 60).fill_null(value=False), counts="value", least=6)
+CELLS = peers.Runs(
+    "cast(floor(speed / 5) as bigint)", (pl.col("speed") / 5).floor(), rows="speed is not null", held=True
+)
+SCHEMES = {
+    "threshold": pw.threshold_frames("speed > 60", min_rows=6),
+    "boundary": pw.boundary_frames({"speed": 5}),
+    "delta, first": pw.delta_frames({"speed": 5}, against="first"),
+    "delta, range": pw.delta_frames({"speed": 5}),
+    "volume": pw.aggregate_frames("sum(volume)", reaches=25),
+}
+RUNS = {"threshold": FAST, "boundary": CELLS}
+STARTS = {
+    "delta, first": ("speed", peers.moves(5, "first")),
+    "delta, range": ("speed", peers.moves(5, "range")),
+    "volume": ("volume", peers.reaching(25)),
+}
+Job = Callable[[], DataFrame | pa.Table]
+SCHEMA = pa.schema([("sensor", pa.int32()), ("start", pa.int64()), ("end", pa.int64()), ("rows", pa.int64())])
+
+
+def jobs_of(name: str, spark: SparkSession, read: Callable[[], DataFrame], folder: Path) -> dict[str, Job]:
+    """Who does a job, and how."""
+    scheme = SCHEMES[name].by("sensor").at("ts")
+    jobs: dict[str, Job] = {"panewise": lambda: _bare(scheme.segments(read()))}
+    if name in RUNS:
+        runs = RUNS[name]
+        jobs |= {
+            "Spark SQL": lambda: peers.in_spark_sql(spark, read(), runs),
+            "Polars": lambda: peers.in_polars(folder, runs),
+            "DuckDB": lambda: peers.in_duckdb(folder, runs),
+        }
+    else:
+        jobs["applyInPandas"] = lambda: peers.in_pandas(read(), *STARTS[name])
+    return jobs
+
+
+def _bare(found: DataFrame) -> DataFrame:
+    return found.select("sensor", "segment.start", "segment.end", "rows")
+
+
+def _sorted(found: DataFrame | pa.Table) -> pa.Table:
+    table = found.toArrow() if isinstance(found, DataFrame) else found
+    columns = [
+        table.column(field.name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        if pa.types.is_timestamp(table.schema.field(field.name).type)
+        else table.column(field.name).cast(field.type)
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(columns, schema=SCHEMA).sort_by([("sensor", "ascending"), ("start", "ascending")])
+
+
+def differ(jobs: Mapping[str, Job]) -> tuple[str, int]:
+    """Who finds something else than the first, if anybody does; and how many segments there are."""
+    (_, first), *others = jobs.items()
+    expected = _sorted(first())
+    wrong = [name for name, job in others if not _sorted(job()).equals(expected)]
+    return ", ".join(wrong), len(expected)
+
+
+def laid(folder: Path, order: str, rows: int, sensors: int) -> Path:
+    """Files of traffic reports, in order of time, of sensors, or in none."""
+    plain = folder / "time"
+    if not plain.exists():
+        traffic.write(str(plain), rows, sensors=sensors, files=10)
+    if order == "time":
+        return plain
+    place = folder / order
+    if not place.exists():
+        place.mkdir()
+        whole = pl.read_parquet(plain / "*.parquet")
+        whole = whole.sort("sensor", "ts") if order == "sensor" else whole.sample(fraction=1, shuffle=True, seed=7)
+        each = -(-len(whole) // 10)
+        for i in range(10):
+            pq.write_table(whole.slice(i * each, each).to_arrow(), place / f"{i}.parquet", row_group_size=1 << 20)
+    return place
+
+
+def main() -> int:
+    """Run it and print the table."""
+    options = argparse.ArgumentParser()
+    options.add_argument("--rows", type=int, default=20_000_000)
+    options.add_argument("--sensors", type=int, default=600)
+    options.add_argument("--order", choices=["time", "sensor", "none"], default="time")
+    options.add_argument("--jobs", default=",".join(SCHEMES).replace(", ", "_"), help="such as threshold,delta_first")
+    options.add_argument("--times", type=int, default=3)
+    options.add_argument("--data", type=Path, help="a folder for the files; they stay there")
+    options.add_argument("--note", type=Path, help="a file to add the figures to")
+    given = options.parse_args()
+    console = Console()
+    with bench(**{"spark.sql.shuffle.partitions": "2"}) as (spark, folder):
+        with console.status(f"generating {given.rows:,} rows of {given.sensors:,} sensors"):
+            place = given.data or folder
+            place = laid(place, given.order, given.rows, given.sensors)
+
+        def read() -> DataFrame:
+            return spark.read.parquet(str(place))
+
+        what = f"{given.rows:,} rows x {given.sensors:,} sensors, files by {given.order}"
+        table = Table(title=f"{what}; seconds, best of {given.times}")
+        for heading in ("job", "segments", "who", "seconds", "against panewise"):
+            table.add_column(heading, justify="right" if heading in ("segments", "seconds") else "left")
+        for name in (name.replace("_", ", ") for name in given.jobs.split(",")):
+            jobs = jobs_of(name, spark, read, place)
+            with console.status(f"{name}: comparing results"):
+                wrong, count = differ(jobs)
+            if wrong or not count:
+                console.print(f"{name}: {wrong or 'nobody'} finds something else.")
+                return 1
+            if name == "threshold":
+                fused = SCHEMES[name].by("sensor").at("ts")
+                jobs["panewise, with avg, count, sum"] = lambda fused=fused: fused.segments(read(), AGG)
+                jobs["panewise, any DataFrame"] = lambda fused=fused: _bare(fused.segments(_chosen(read())))
+            if given.order == "time":
+                jobs["tumbling 5 minutes"] = lambda: peers.tumbling(read())
+            took = take_turns(jobs, given.times, console)
+            for who, seconds in took.items():
+                ratio = f"{seconds / took['panewise']:.2f}"
+                table.add_row(name, f"{count:,}", who, f"{seconds:.2f}", ratio)
+            noted(given.note, {"job": name, "what": what, "segments": count, "seconds": took})
+        console.print(table)
+    return 0
+
+
+def _chosen(df: DataFrame) -> DataFrame:
+    """More than files: some of the rows, with a column that is computed."""
+    return df.filter("speed >= 0 or speed is null").withColumn("pace", 60 / df.speed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

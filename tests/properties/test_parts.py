@@ -1,0 +1,93 @@
+"""Parts: rows framed where they lie, in any tasks, and joined by key, are what one pass over sorted rows finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from math import isfinite
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from panewise.kernel import parts as module
+from panewise.kernel.framer import Framer
+from panewise.kernel.joiner import Joiner
+from panewise.kernel.oracle import Row
+from panewise.kernel.parts import Parts
+from panewise.local.runner import apply_local
+from panewise.spec.plan import PlanSpec
+from properties.streams import AGG, BUILDERS, kernel, null, plans, same
+from properties.test_streams import arrivals, by_key, cut, fewer, table
+
+ALL = st.just("all")
+
+
+def stretches(draw: st.DrawFn, rows: list[tuple[int, Row]]) -> Iterator[list[list[tuple[int, Row]]]]:
+    """Rows by task, in stretches that are not known to follow one another."""
+    some = cut(draw, rows)
+    owners = [draw(st.integers(0, 2)) for _ in some]
+    for task in range(3):
+        yield [mine for mine, owner in zip(some, owners, strict=True) if owner == task]
+
+
+def framed(draw: st.DrawFn, plan: PlanSpec, rows: list[tuple[int, Row]], real: bool) -> tuple[list[dict], set[int]]:
+    """What is found in the keys that can be joined, and those that can't."""
+    layout = apply_local(plan, plan.asked(AGG), table(plan, [], real)).layout
+    joiners = [Joiner(layout), Joiner(layout)]
+    for task in stretches(draw, rows):
+        framer = Framer(layout)
+        for stretch in task:
+            seen = apply_local(plan, plan.asked(AGG), table(plan, stretch, real)).rows
+            framer.cut()
+            for page in pages(draw, seen.filter(pc.is_valid(seen.column("at")))):
+                framer.take(page)
+        for _, found in framer.parts(draw(st.sampled_from([1, 2]))):
+            for joiner in joiners:
+                joiner.add(Parts.load(*found.dump()))
+    keys, found, bad = joiners[0].run()
+    _, none, named = joiners[1].run(check=True)
+    assert named.tolist() == bad.tolist()
+    assert not len(none)
+    names = keys[0].to_pylist()
+    return layout.emitter.batch(keys, found).to_pylist(), {names[i] for i in bad}
+
+
+def pages(draw: st.DrawFn, rows: pa.Table) -> Iterator[pa.Table]:
+    edges = [0, *sorted(draw(st.lists(st.integers(0, len(rows)), max_size=2))), len(rows)]
+    yield from (rows.slice(a, b - a).combine_chunks() for a, b in pairwise(edges) if a < b)
+
+
+@pytest.mark.parametrize("scheme", sorted(BUILDERS))
+@fewer
+@given(data=st.data())
+def test_what_is_joined_is_what_one_pass_finds(scheme: str, data: st.DataObject) -> None:
+    plan = replace(data.draw(plans(scheme, ALL)), keys=("k",))
+    keys, arrived, real = data.draw(arrivals(plan))
+    # so that streams of a few rows have marks
+    first, factor = data.draw(st.sampled_from([(1, 2), (2, 2), (8, 8)]))
+    with mock.patch.multiple(module, _FIRST=first, _FACTOR=factor):
+        found, bad = framed(data.draw, plan, arrived, real)
+    told, expected = by_key(found, len(keys)), kernel(plan, keys)
+    for key in range(len(keys)):
+        assert (told[key] == []) if key in bad else same(told[key], expected[key])
+
+
+@pytest.mark.parametrize("scheme", ["threshold", "boundary", "session"])
+@fewer
+@given(data=st.data())
+def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None:
+    """Where neighbours alone decide, a key needs no other pass if its parts do not overlap."""
+    plan = replace(data.draw(plans(scheme, ALL)), keys=("k",))
+    keys, _, real = data.draw(arrivals(plan))
+    rows = [(k, row) for k, of_key in enumerate(keys) for row in of_key if not null(row.at) and isfinite(row.at)]
+    once = {(k, row.at): (k, row) for k, row in rows}
+    rows = sorted(once.values(), key=lambda pair: pair[1].at)
+    kept = [[row for k, row in rows if k == key] for key in range(len(keys))]
+    found, bad = framed(data.draw, plan, rows, real)
+    assert not bad
+    assert all(same(a, b) for a, b in zip(by_key(found, len(keys)), kernel(plan, kept), strict=True))
