@@ -50,9 +50,8 @@ format: setup ## fix style and formatting where a machine can
 	@$(bin)/ruff check --quiet --fix
 	@$(bin)/ruff format --quiet
 
-bench: setup ## measure, peers included; about half an hour
-	@$(with_java) $(bin)/python benchmarks/run.py && $(bin)/python benchmarks/streams.py && $(bin)/python benchmarks/fill.py && \
-		$(bin)/python benchmarks/windows.py
+bench: setup ## measure, peers included, and write BENCHMARKS.md; an hour or two
+	@$(with_java) $(bin)/python benchmarks/run.py
 
 clean: ## remove everything that the other commands made
 	@rm -rf .venv build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .numba_cache

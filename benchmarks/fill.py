@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table
-from timing import agree, bench, take_turns
+from timing import agree, bench, take_turns, told
 
 import panewise as pw
 from panewise.data import traffic
@@ -64,11 +63,9 @@ def main() -> int:
     options.add_argument("--segments", type=int, default=100_000)
     options.add_argument("--sensors", type=int, default=600)
     options.add_argument("--times", type=int, default=3)
+    options.add_argument("--note", type=Path, help="a file to add the figures to")
     given = options.parse_args()
     console = Console()
-    table = Table(title=f"{given.rows:,} rows, {given.segments:,} segments, {given.sensors:,} detectors")
-    for heading in ("", "seconds", "times"):
-        table.add_column(heading, justify="right" if heading else "left")
     with bench() as (spark, folder):
         with console.status("generating"):
             traffic.write(str(folder / "rows"), given.rows, sensors=given.sensors, files=10)
@@ -87,11 +84,13 @@ def main() -> int:
             "framing alone": lambda: ALONE.segments(rows),
             "fused fill": lambda: ALONE.fill(rows, rows).agg(AGG),
         }
-        best = take_turns(jobs, given.times, console)
+        best, memory = take_turns(jobs, given.times, console)
+        found = []
         for name, took in best.items():
             base = "framing alone" if "fused" in name or "framing" in name else "fill"
-            table.add_row(name, f"{took:.2f}", f"{took / best[base]:.2f}")
-        console.print(table)
+            found.append((name, f"{took:.2f}", f"{took / best[base]:.2f} times {base}", f"{memory[name]:,}"))
+        title = f"Fill: {given.rows:,} rows, {given.segments:,} stored segments, {given.sensors:,} sensors"
+        told(console, title, ("", "seconds", "takes", "worker MB"), found, given.note)
     return 0
 
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
-from rich.table import Table
-from timing import bench, noted, take_turns
+from timing import bench, take_turns, told
 
 import panewise as pw
 from panewise.data import traffic
@@ -123,10 +122,11 @@ def main() -> int:
         def read() -> DataFrame:
             return spark.read.parquet(str(place))
 
-        what = f"{given.rows:,} rows x {given.sensors:,} sensors, files by {given.order}"
-        table = Table(title=f"{what}; seconds, best of {given.times}")
-        for heading in ("job", "segments", "who", "seconds", "against panewise"):
-            table.add_column(heading, justify="right" if heading in ("segments", "seconds") else "left")
+        ordered = {"time": "files in order of time", "sensor": "files by sensor", "none": "rows in no order"}
+        what = (
+            f"{given.rows:,} rows, {given.sensors:,} sensor{'s' if given.sensors > 1 else ''}, {ordered[given.order]}"
+        )
+        found = []
         for name in (name.replace("_", ", ") for name in given.jobs.split(",")):
             jobs = jobs_of(name, spark, read, place)
             with console.status(f"{name}: comparing results"):
@@ -138,14 +138,15 @@ def main() -> int:
                 fused = SCHEMES[name].by("sensor").at("ts")
                 jobs["panewise, with avg, count, sum"] = lambda fused=fused: fused.segments(read(), AGG)
                 jobs["panewise, any DataFrame"] = lambda fused=fused: _bare(fused.segments(_chosen(read())))
+                jobs["Spark SQL, any DataFrame"] = lambda: peers.in_spark_sql(spark, _chosen(read()), FAST)
             if given.order == "time":
                 jobs["tumbling 5 minutes"] = lambda: peers.tumbling(read())
-            took = take_turns(jobs, given.times, console)
+            took, memory = take_turns(jobs, given.times, console)
             for who, seconds in took.items():
-                ratio = f"{seconds / took['panewise']:.2f}"
-                table.add_row(name, f"{count:,}", who, f"{seconds:.2f}", ratio)
-            noted(given.note, {"job": name, "what": what, "segments": count, "seconds": took})
-        console.print(table)
+                ratio = f"{seconds / took['panewise']:.2f} times panewise"
+                found.append((name, f"{count:,}", who, f"{seconds:.2f}", ratio, f"{memory[who]:,}"))
+        columns = ("job", "segments", "who", "seconds", "takes", "worker MB")
+        told(console, f"Frames: {what}", columns, found, given.note)
     return 0
 
 

@@ -1,76 +1,113 @@
-"""Threshold frames against the same in Spark SQL, in one session, on the same files: `make bench`.
+"""Every benchmark, one after another, and BENCHMARKS.md with a picture from what they say: `make bench`.
 
-Both find every stretch of at least six reports at or below 30 mph, per detector, and both count its rows. What they
-find is compared before anything is timed; then they take turns, and the best of three runs counts.
+With `--report` nothing is measured: the file is written from figures that there are.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import platform
+import subprocess
 import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
-from rich.table import Table
-from timing import bench, take_turns
+import matplotlib as mpl
+import psutil
+from matplotlib import pyplot as plt
 
-import panewise as pw
-from panewise.data import traffic
+from panewise.plots.style import BLUE, GREY, ORANGE, RED, STYLE
 
-PLAN = pw.threshold_frames("speed <= 30", min_rows=6).by("sensor").at("ts")
-
-SQL = """
-with marked as (
-  select sensor, ts, coalesce(speed <= 30, false) as slow,
-         lag(coalesce(speed <= 30, false)) over (partition by sensor order by ts) as before
-  from {table}
-), numbered as (
-  select sensor, ts, slow,
-         sum(case when slow = before then 0 else 1 end)
-           over (partition by sensor order by ts rows between unbounded preceding and current row) as run
-  from marked
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+NOTE = ROOT / "out" / "bench" / "figures.jsonl"
+PICTURE = ROOT / "docs" / "images" / "benchmarks.png"
+RUNS: tuple[tuple[str, ...], ...] = (
+    ("frames.py",),
+    ("frames.py", "--order", "sensor"),
+    ("frames.py", "--order", "none"),
+    ("frames.py", "--sensors", "1"),
+    ("frames.py", "--sensors", "1000000"),
+    ("growth.py",),
+    ("streams.py",),
+    ("fill.py",),
+    ("windows.py", "--rows", "20000000"),
 )
-select sensor, min(ts) as start, max(ts) as end, count(*) as rows
-from numbered where slow group by sensor, run having count(*) >= 6
-"""
+SHOWN = {
+    "panewise": BLUE, "Polars": ORANGE, "DuckDB": "#7a9e7e", "tumbling 5 minutes": GREY, "Spark SQL": RED,
+    "applyInPandas": "#d98a94",
+}  # fmt: skip
+PACKAGES = ("pyspark", "pyarrow", "numba", "numpy", "pandas", "polars", "duckdb")
 
 
-def _frames(df: DataFrame) -> DataFrame:
-    return PLAN.segments(df).select("sensor", "segment.start", "segment.end", "rows")
+def _machine() -> str:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.split(chr(34))
+    memory = psutil.virtual_memory().total / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return (
+        f"{os.cpu_count()} cores ({platform.machine()}), {memory:.0f} GiB, {platform.system()}; Python "
+        f"{platform.python_version()}, Java {java[1] if len(java) > 1 else '?'}, {packages}."
+    )
 
 
-def _in_sql(spark: SparkSession, df: DataFrame) -> DataFrame:
-    df.createOrReplaceTempView("traffic")
-    return spark.sql(SQL.format(table="traffic"))
+def _markdown(told: dict[str, Any]) -> str:
+    lines = [told["columns"], ["---"] * len(told["columns"]), *told["rows"]]
+    return f"## {told['title']}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _picture(told: dict[str, Any]) -> None:
+    """Seconds of each who does a job, in bars."""
+    jobs: dict[str, dict[str, float]] = {}
+    for job, _, who, seconds, *_ in told["rows"]:
+        if who in SHOWN:
+            jobs.setdefault(job, {})[who] = float(seconds)
+    with mpl.rc_context(STYLE):
+        figure, axes = plt.subplots(figsize=(7, 4.6), layout="constrained")
+        place, ticks = 0.0, []
+        for job, took in jobs.items():
+            first = place
+            for who in (who for who in SHOWN if who in took):
+                axes.barh(place, took[who], 0.85, color=SHOWN[who])
+                axes.annotate(f"{took[who]:.1f}", (took[who], place), (3, 0), textcoords="offset points", va="center")
+                place += 1
+            ticks.append(((first + place - 1) / 2, job))
+            place += 0.7
+        axes.set_yticks([at for at, _ in ticks], [job for _, job in ticks])
+        axes.invert_yaxis()
+        axes.set_xlabel("seconds, best of three")
+        axes.legend(handles=[mpl.patches.Patch(color=color, label=who) for who, color in SHOWN.items()], frameon=False)
+        axes.set_title(told["title"], loc="left")
+        figure.savefig(PICTURE)
+        plt.close(figure)
+
+
+def _report() -> None:
+    """The last figures of each table."""
+    tables = {told["title"]: told for told in map(json.loads, NOTE.read_text(encoding="utf-8").splitlines())}
+    frames = next((told for title, told in tables.items() if title.startswith("Frames")), None)
+    if frames is not None:
+        _picture(frames)
+    text = (HERE / "BENCHMARKS.head.md").read_text(encoding="utf-8")
+    text = text.replace("{machine}", _machine()).replace("{date}", f"{datetime.now(UTC):%Y-%m-%d}")
+    (ROOT / "BENCHMARKS.md").write_text("\n".join([text, *map(_markdown, tables.values())]), encoding="utf-8")
 
 
 def main() -> int:
-    """Run it and print the table."""
+    """Run all of them."""
     options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=20_000_000)
-    options.add_argument("--times", type=int, default=3)
+    options.add_argument("--report", action="store_true", help="measure nothing")
     given = options.parse_args()
-    console = Console()
-    with bench(**{"spark.sql.shuffle.partitions": "8"}) as (spark, folder):
-        with console.status(f"generating {given.rows:,} rows"):
-            traffic.write(str(folder / "traffic"), given.rows)
-        df = spark.read.parquet(str(folder / "traffic"))
-        works = {"panewise": lambda: _frames(df), "Spark SQL": lambda: _in_sql(spark, df)}
-        with console.status("comparing results"):
-            ours, theirs = works["panewise"]().toArrow(), works["Spark SQL"]().toArrow()
-            order = [(name, "ascending") for name in ours.column_names]
-            if ours.sort_by(order).to_pydict() != theirs.sort_by(order).to_pydict():
-                console.print("The two do not find the same segments.")
-                return 1
-        best = take_turns(works, given.times, console)
-        table = Table(
-            title=f"threshold, at least 6 rows: {given.rows:,} rows, {len(ours):,} segments, best of {given.times}"
-        )
-        for heading in ("", "seconds", "against Spark SQL"):
-            table.add_column(heading, justify="left" if not heading else "right")
-        for name, seconds in best.items():
-            table.add_row(name, f"{seconds:.1f}", f"{seconds / best['Spark SQL']:.2f}")
-        console.print(table)
+    if not given.report:
+        NOTE.unlink(missing_ok=True)
+        for name, *arguments in RUNS:
+            command = [sys.executable, str(HERE / name), *arguments, "--note", str(NOTE)]
+            print("$", " ".join([name, *arguments]), flush=True)
+            subprocess.run(command, check=True)
+    _report()
     return 0
 
 

@@ -21,7 +21,7 @@ from obvious import BY_HAND
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table
+from timing import told
 
 import panewise as pw
 from panewise.data import traffic
@@ -75,6 +75,7 @@ def main() -> int:
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--times-by-hand", type=int, default=3)
     options.add_argument("--shards", type=int, default=16)
+    options.add_argument("--note", type=Path, help="a file to add the figures to")
     given = options.parse_args()
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
@@ -84,9 +85,7 @@ def main() -> int:
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "2"}
     spark = pw.session("local[2]", **settings)
     spark.sparkContext.setLogLevel("ERROR")
-    table = Table(title=f"threshold, at least 6 rows, streamed from {FILES} files of {given.rows / FILES:,.0f} rows")
-    for heading in ("sensors", "", "rows", "seconds", "rows/s", "panewise is faster", "state bytes/key"):
-        table.add_column(heading, justify="right" if heading else "left")
+    found = []
     try:
         for sensors, files in zip(given.sensors, given.by_hand, strict=True):
             data = folder / f"traffic-{sensors}"
@@ -109,14 +108,16 @@ def main() -> int:
                     for name, by_hand in BY_HAND.items() if i < given.times_by_hand else ():
                         took, _ = _run(by_hand(_stream(spark, data, files), SPEED, LEAST), theirs[name])
                         others[name] = min(others[name], took)
-            rate = given.rows / best
-            each = f"{state / sensors:,.0f}"
-            table.add_row(f"{sensors:,}", "panewise", f"{given.rows:,}", f"{best:.1f}", f"{rate:,.0f}", "", each)
+            rate, who = given.rows / best, f"{sensors:,}"
+            size, each = f"{memory.peak / 1e6:,.0f}", f"{state / sensors:,.0f}"
+            found.append((who, "panewise", f"{given.rows:,}", f"{best:.1f}", f"{rate:,.0f}", "", each, size))
             for name, took in others.items():
                 base = files * part / took
-                table.add_row("", name, f"{files * part:,}", f"{took:.1f}", f"{base:,.0f}", f"{rate / base:.1f}", "")
-            console.print(f"{sensors:,} sensors: largest Python worker {memory.peak / 1e6:,.0f} MB")
-        console.print(table)
+                ratio = f"panewise is {rate / base:.1f} times as fast"
+                found.append((who, name, f"{files * part:,}", f"{took:.1f}", f"{base:,.0f}", ratio, "", ""))
+        title = f"Streams: threshold, at least 6 rows, {FILES} micro-batches of {given.rows / FILES:,.0f} rows"
+        columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
+        told(console, title, columns, found, given.note)
     finally:
         spark.stop()
         shutil.rmtree(folder)

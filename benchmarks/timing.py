@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,18 @@ from memory import WorkerMemory
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
+from rich.table import Table
 
 import panewise as pw
 
-__all__ = ["agree", "bench", "noted", "take_turns"]
+__all__ = ["agree", "bench", "take_turns", "told"]
 
 
 @contextmanager
-def bench(**settings: str) -> Iterator[tuple[SparkSession, Path]]:
-    """Spark on two cores, and a folder; both are gone afterwards."""
+def bench(cores: int = 2, **settings: str) -> Iterator[tuple[SparkSession, Path]]:
+    """Spark on some cores, and a folder; both are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
-    spark = pw.session("local[2]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", **settings})
+    spark = pw.session(f"local[{cores}]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", **settings})
     spark.sparkContext.setLogLevel("ERROR")
     try:
         yield spark, folder
@@ -43,29 +44,41 @@ def _seconds(build: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def take_turns(jobs: Mapping[str, Callable[[], Any]], times: int, console: Console) -> dict[str, float]:
-    """The best time of each, of so many in a row.
+def take_turns(
+    jobs: Mapping[str, Callable[[], Any]], times: int, console: Console
+) -> tuple[dict[str, float], dict[str, int]]:
+    """The best time of each, of so many in a row; and what the largest Python worker took by then, in MB.
 
     All have run once before anything is timed, and each runs once more before its turn: what ran before it leaves
     traces, of memory and of workers that have stopped.
     """
-    best = {}
-    with WorkerMemory() as memory, console.status("timing"):
+    best, memory = {}, {}
+    with console.status("timing"):
         for build in jobs.values():
             _seconds(build)
         for name, build in jobs.items():
-            _seconds(build)
-            best[name] = min(_seconds(build) for _ in range(times))
-    console.print(f"largest Python worker {memory.peak / 1e6:,.0f} MB")
-    return best
+            with WorkerMemory() as watched:
+                _seconds(build)
+                best[name] = min(_seconds(build) for _ in range(times))
+            memory[name] = round(watched.peak / 1e6)
+    return best, memory
 
 
-def noted(file: Path | None, figures: Mapping[str, Any]) -> None:
-    """Add figures to a file, if there is one."""
-    if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(figures) + "\n")
+def told(
+    console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: Path | None
+) -> None:
+    """Print a table; and add it to a file, if there is one."""
+    table = Table(title=title)
+    for i, column in enumerate(columns):
+        numbers = any(row[i][:1].isdigit() for row in rows)
+        table.add_column(column, justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    if note is not None:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with note.open("a", encoding="utf-8") as out:
+            out.write(json.dumps({"title": title, "columns": columns, "rows": rows}) + "\n")
 
 
 def agree(ours: DataFrame, theirs: DataFrame, keys: list[str]) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table
-from timing import agree, bench, take_turns
+from timing import agree, bench, take_turns, told
 
 import panewise as pw
 from panewise.data import traffic
@@ -34,11 +34,9 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=5_000_000)
     options.add_argument("--sensors", type=int, default=600)
     options.add_argument("--times", type=int, default=3)
+    options.add_argument("--note", type=Path, help="a file to add the figures to")
     given = options.parse_args()
     console = Console()
-    table = Table(title=f"1 hour every minute, {given.rows:,} rows, {given.sensors:,} detectors")
-    for heading in ("", "seconds", "times"):
-        table.add_column(heading, justify="right" if heading else "left")
     with bench() as (spark, folder):
         with console.status("generating"):
             traffic.write(str(folder / "rows"), given.rows, sensors=given.sensors, files=10)
@@ -50,10 +48,13 @@ def main() -> int:
             if not agree(ours, theirs, ["sensor", "start", "end"]):
                 console.print("The two do not find the same.")
                 return 1
-        best = take_turns(jobs, given.times, console)
-        for name, took in best.items():
-            table.add_row(name, f"{took:.2f}", f"{took / best['panewise']:.2f}")
-        console.print(table)
+        best, memory = take_turns(jobs, given.times, console)
+        found = [
+            (name, f"{took:.2f}", f"{took / best['panewise']:.2f} times panewise", f"{memory[name]:,}")
+            for name, took in best.items()
+        ]
+        title = f"Windows of an hour, one a minute: {given.rows:,} rows, {given.sensors:,} sensors"
+        told(console, title, ("", "seconds", "takes", "worker MB"), found, given.note)
     return 0
 
 

@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from panewise.kernel import parts as module
@@ -19,7 +19,9 @@ from panewise.kernel.framer import Framer
 from panewise.kernel.joiner import Joiner
 from panewise.kernel.oracle import Row
 from panewise.kernel.parts import Parts
+from panewise.kernel.rivals import rivals_of
 from panewise.local.runner import apply_local
+from panewise.spec.options import CHAINED, Limits
 from panewise.spec.plan import PlanSpec
 from properties.streams import AGG, BUILDERS, kernel, null, plans, same
 from properties.test_streams import arrivals, by_key, cut, fewer, table
@@ -77,12 +79,16 @@ def test_what_is_joined_is_what_one_pass_finds(scheme: str, data: st.DataObject)
         assert (told[key] == []) if key in bad else same(told[key], expected[key])
 
 
-@pytest.mark.parametrize("scheme", ["threshold", "boundary", "session"])
+@pytest.mark.parametrize("scheme", ["threshold", "boundary", "session", "delta"])
 @fewer
 @given(data=st.data())
 def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None:
-    """Where neighbours alone decide, a key needs no other pass if its parts do not overlap."""
+    """Where neighbours alone decide, or rivals are followed, a key needs no other pass if its parts do not overlap."""
     plan = replace(data.draw(plans(scheme, ALL)), keys=("k",))
+    if scheme == "delta":
+        plain = {"limits": Limits(), "placement": CHAINED, "nulls": "invisible", "schedule": None}
+        plan = replace(plan, scheme=replace(plan.scheme, moves=plan.scheme.moves[:1], **plain))
+        assume(rivals_of(plan.scheme) is not None)  # not if the amount is 0
     keys, _, real = data.draw(arrivals(plan))
     rows = [(k, row) for k, of_key in enumerate(keys) for row in of_key if not null(row.at) and isfinite(row.at)]
     once = {(k, row.at): (k, row) for k, row in rows}

@@ -128,6 +128,27 @@ def test_what_is_more_than_a_scan(framing: DataFrame, files: DataFrame, change: 
     assert why in explained(PLAN.fill(framing, change(files)), AGG)
 
 
+def test_folders_that_name_values(spark: SparkSession, framing: DataFrame, files: DataFrame, tmp_path: Path) -> None:
+    from pyspark.sql import functions as F
+
+    agg = {"n": "count(*)", "days": "count(day)", "last": "max(day)", "sum": "sum(x)"}
+    days = files.withColumns({"day": F.to_date("t"), "label": F.concat("name", F.lit(" =/%ü"))})
+    days.write.partitionBy("k", "label", "day").parquet(str(tmp_path / "by key"))
+    parted = spark.read.parquet(str(tmp_path / "by key"))
+    how = {"where": "label <> 'b =/%ü' or label is null"}
+    fill = PLAN.fill(framing, parted, **how)
+    assert "scan lane" in explained(fill, agg)
+    found, other = fill.agg(agg), PLAN.fill(framing, parted.filter("true"), **how).agg(agg)
+    assert rows(found.toArrow()) == rows(other.toArrow())
+    assert found.agg({"days": "sum"}).first()[0] > 10
+    halves = files.filter("abs(x) < 9").withColumn("half", F.floor("x") + 0.5)
+    halves.write.partitionBy("half").parquet(str(tmp_path / "by half"))
+    halves = spark.read.parquet(str(tmp_path / "by half"))
+    said = explained(PLAN.fill(framing, halves), {"s": "sum(half)"})
+    assert "'half' is the name of a folder, with double in it" in said
+    assert "scan lane" in explained(PLAN.fill(framing, halves), {"s": "sum(i)"})
+
+
 def test_what_only_spark_knows(spark: SparkSession, framing: DataFrame, files: DataFrame, tmp_path: Path) -> None:
     fill = PLAN.fill(framing, files)
     said = explained(fill, {"h": "max(hour(t))"})
@@ -139,8 +160,6 @@ def test_what_only_spark_knows(spark: SparkSession, framing: DataFrame, files: D
     with settings(spark, files_ignoreCorruptFiles="true"):
         assert "spark.sql.files.ignoreCorruptFiles is true" in explained(fill, {"n": "count(*)"})
     files.write.partitionBy("k").parquet(str(tmp_path / "by key"))
-    parted = spark.read.parquet(str(tmp_path / "by key"))
-    assert "'k' is the name of a folder" in explained(PLAN.fill(framing, parted), {"n": "count(*)"})
     twice = spark.read.option("ignoreCorruptFiles", "true").parquet(str(tmp_path / "by key"))
     assert "its option ignorecorruptfiles is for Spark" in explained(PLAN.fill(framing, twice), {"n": "count(*)"})
     with settings(spark, session_timeZone="GMT+2"):

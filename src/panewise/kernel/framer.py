@@ -15,12 +15,13 @@ from panewise.kernel.operator import SegmentOperator, Snapshot
 from panewise.kernel.order import settled_ties
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.parts import Found, Parts, all_of, as_columns, at_places, mark, none_of, ranges, some_of
+from panewise.kernel.rivals import rivals_of
 from panewise.kernel.sequence import Layout, Reader
 
 __all__ = ["Framer"]
 
 _MARKS = 4
-"""How many there are, where standings are compared; else a head goes on until the past is forgotten."""
+"""How many there are, where standings are compared."""
 
 
 @compiled
@@ -76,7 +77,9 @@ class Framer:
         # the longest is known at the end only: until then every segment is kept
         scheme = replace(layout.plan.scheme, longest=False)
         self._operator = SegmentOperator(scheme, self._progress, layout.aggregation)
-        self._marks = 64 if self._operator.forgets else _MARKS
+        self._rivals = rivals_of(scheme)
+        self.forgets = self._operator.forgets or self._rivals is not None
+        """Whether there are rows after which nothing before them matters: a head goes on until it has seen some."""
         self._table = KeyTable(layout.key_types)
         self.backward = 0
         """How often time went back."""
@@ -88,6 +91,8 @@ class Framer:
         self._first_at, self._last_at = (np.empty(0, self._progress.dtype) for _ in range(2))
         self._headed, self._sure, self._broken = (np.empty(0, bool) for _ in range(3))
         self._heads: list[tuple[Array, pa.Table]] = []
+        self.held = 0
+        """How many rows heads have."""
         self._noted: list[list[tuple[Array, Snapshot]]] = []
         self._found: list[Found] = []
 
@@ -146,8 +151,7 @@ class Framer:
             self._frame(rows, at, slots, place, count)
             place += count
             self._seen[slots] += count
-            unheaded = slots[~self._headed[slots]]
-            self._note(unheaded[self._seen[unheaded] == mark(self._pieces[unheaded])])
+            self._note(slots[~self._headed[slots]])
             more = place < ends
             slots, place, ends = slots[more], place[more], ends[more]
 
@@ -161,8 +165,11 @@ class Framer:
         found = self._operator.on_page(page)
         heads = ~self._headed[slots]
         if heads.any():
+            if self._rivals is not None:
+                self._rivals.follow(page.values[0], offsets, slots, heads)
             index = ranges(offsets[:-1][heads], count[heads])
             self._heads.append((np.repeat(slots[heads], count[heads]), rows.take(pa.array(index))))
+            self.held += len(index)
         owners = slots[found.group]
         # what a head finds before its first mark is found again
         kept = self._pieces[owners] > 0
@@ -171,21 +178,22 @@ class Framer:
             self._found.append(as_columns(found, owners, self._pieces[owners]))
 
     def _note(self, slots: Array) -> None:
-        """Slots at a mark: the past is forgotten, or the standing is noted."""
-        if not len(slots):
+        """Slots that have a head yet: it ends where the past is forgotten; else, at a mark, the standing is noted."""
+        at_mark = self._seen[slots] == mark(self._pieces[slots])
+        if self.forgets:
+            known = self._operator if self._rivals is None else self._rivals
+            over = known.forgotten(slots)
+            self._sure[slots[over]] = self._headed[slots[over]] = True
+            self._pieces[slots[over | at_mark]] += 1
             return
-        if self._operator.forgets:
-            self._pieces[slots] += 1
-            over = slots[self._operator.forgotten(slots)]
-            self._sure[over] = self._headed[over] = True
-            return
+        slots = slots[at_mark]
         for number in np.unique(self._pieces[slots]):
             mine = slots[self._pieces[slots] == number]
             while len(self._noted) <= number:
                 self._noted.append([])
             self._noted[number].append((mine, self._operator.standing_of(mine)))
         self._pieces[slots] += 1
-        self._headed[slots] = self._pieces[slots] == self._marks
+        self._headed[slots] = self._pieces[slots] == _MARKS
 
     def parts(self, shards: int) -> Iterator[tuple[int, Parts]]:
         """All parts, by the shard of their keys, of so many."""

@@ -45,6 +45,10 @@ _ROWS = 1 << 17
 """How many rows are gathered before they are framed."""
 _HELD = 1 << 18
 """How many parts a task holds before it sends them."""
+_HEADS = 1 << 22
+"""How many rows heads have before a task sends its parts."""
+_FEW = 8
+"""Where parts have fewer rows, there is little in framing them first."""
 _SENT = 1 << 16
 """How many segments are sent at a time."""
 _BACKWARD = 32
@@ -85,7 +89,7 @@ def why_not_framed(layout: Layout, df: DataFrame) -> str:
 def _size_of(df: DataFrame) -> int:
     """How many bytes rows have at most, as Spark estimates it; through Connect it does not say."""
     plan = getattr(df, "_jdf", None)
-    return SMALL + 1 if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes().toString())
+    return SMALL + 1 if plan is None else int(plan.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
 def framed(
@@ -246,11 +250,12 @@ def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]]) -> Iterat
         page = table.combine_chunks()
         framer.take(page)
         rows += len(page)
-        if framer.backward * _BACKWARD > rows:
-            # rows in no order: all of them go the other way
+        full = len(framer) >= _HELD
+        if framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer)):
+            # rows in no order, or of too many keys: all of them go the other way
             yield from ((shard, None, None) for shard in range(SHARDS))
             return
-        if len(framer) >= _HELD:
+        if full or framer.held >= _HEADS:
             yield from ((shard, *parts.dump()) for shard, parts in framer.parts(SHARDS))
             framer.clear()
     yield from ((shard, *parts.dump()) for shard, parts in framer.parts(SHARDS))

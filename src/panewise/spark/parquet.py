@@ -1,14 +1,18 @@
 """Parquet files of a DataFrame that Python workers read themselves, where that is certain to give what Spark reads.
 
 Certain means: the DataFrame is nothing but a scan of local files by Spark's own reader, every file has every column
-that is read under its name and type, and no setting changes what Spark makes of it.
+that is read under its name and type, or is in a folder that names its value, and no setting changes what Spark makes of
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -47,6 +51,7 @@ _SETTINGS = {
     "parquet.datetimeRebaseModeInRead": "LEGACY",
     "parquet.int96RebaseModeInRead": "LEGACY",
 }
+_NOTHING = "__HIVE_DEFAULT_PARTITION__"
 _READER = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 _VERSION = b"org.apache.spark.version"
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -58,6 +63,8 @@ class Parquet:
 
     files: tuple[tuple[str, int], ...]
     schema: pa.Schema
+    folders: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
+    """What the folders of a file say: the values of columns that are in no file."""
 
     @property
     def size(self) -> int:
@@ -82,7 +89,7 @@ class Parquet:
             follows = latest is None or low >= latest
             number[self.files[i][0]] = (max(number.values(), default=0)) + (0 if follows else 1)
             latest = high if latest is None else max(latest, high)
-        return Parquet(files, self.schema), number
+        return replace(self, files=files), number
 
     def tasks(self, cores: int) -> list[list[Unit]]:
         """Units of work, dealt to tasks: each has a stretch of files next to each other."""
@@ -103,16 +110,23 @@ class Parquet:
     def read(self, units: Sequence[Unit], wanted: Callable[[Any, int], bool] | None = None) -> Iterator[pa.Table]:
         """The rows of these files, but for row groups that are not wanted."""
         for path, begin, end in units:
+            said = self.folders.get(path, {})
+            stored = [field.name for field in self.schema if field.name not in said]
             with _opened(path) as file:
-                why = _unlike(file, self.schema)
+                why = _unlike(file, self.schema, said)
                 if why:
                     raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
                 groups = [i for i in _groups(file.metadata, begin, end) if wanted is None or wanted(file, i)]
                 if not groups:
                     continue
                 # what is read is decoded by this thread: Spark has a task for every core
-                for batch in file.iter_batches(_BATCH_ROWS, groups, self.schema.names, use_threads=False):
-                    columns = [batch.column(field.name).cast(field.type) for field in self.schema]
+                for batch in file.iter_batches(_BATCH_ROWS, groups, stored, use_threads=False):
+                    columns = [
+                        pa.repeat(pa.scalar(said[field.name], field.type), len(batch))
+                        if field.name in said
+                        else batch.column(field.name).cast(field.type)
+                        for field in self.schema
+                    ]
                     yield pa.Table.from_arrays(columns, schema=self.schema)
 
 
@@ -190,10 +204,7 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
         key = keys.next()
         if key.lower() in _OPTIONS:
             return f"its option {key} is for Spark"
-    own = {name.lower() for name in relation.partitionSchema().fieldNames()}
-    for name in names:
-        if name.lower() in own:
-            return f"{name!r} is the name of a folder"
+    named = {name.lower() for name in relation.partitionSchema().fieldNames()}
     fields = {field.name: field for field in df.schema.fields}
     wanted = T.StructType([fields[name] for name in names])
     if " collate " in wanted.simpleString():
@@ -203,7 +214,44 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     except PySparkException:
         return "Arrow has no type for what is read"
     files = _files(list(relation.location().inputFiles()))
-    return files if isinstance(files, str) else _all_unlike(files, schema) or Parquet(files, schema)
+    if isinstance(files, str):
+        return files
+    folders = _folders(files, [field for field in schema if field.name.lower() in named])
+    if isinstance(folders, str):
+        return folders
+    return _all_unlike(files, schema, folders) or Parquet(files, schema, folders)
+
+
+def _folders(files: Sequence[tuple[str, int]], fields: Sequence[pa.Field]) -> dict[str, dict[str, object]] | str:
+    """The values of columns that the folders of each file name; or why they are not certain."""
+    if not fields:
+        return {}
+    found: dict[str, dict[str, object]] = {}
+    for path, _ in files:
+        pairs = [part.split("=", 1) for part in Path(path).parts[:-1] if "=" in part]
+        found[path] = {}
+        for field in fields:
+            texts = [text for name, text in pairs if unquote(name).lower() == field.name.lower()]
+            if len(texts) != 1:
+                return f"{field.name!r} is not the name of one folder"
+            try:
+                found[path][field.name] = _named(unquote(texts[0]), field.type)
+            except ValueError:
+                return f"{field.name!r} is the name of a folder, with {field.type} in it"
+    return found
+
+
+def _named(text: str, kind: pa.DataType) -> object:
+    """The value that the name of a folder stands for, of types in which there is no doubt."""
+    if text == _NOTHING:
+        return None
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_integer(kind) and re.fullmatch(r"-?[0-9]+", text):
+        return int(text)
+    if pa.types.is_date(kind) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+        return date.fromisoformat(text)
+    raise ValueError(text)
 
 
 def _files(uris: Sequence[str]) -> tuple[tuple[str, int], ...] | str:
@@ -221,13 +269,15 @@ def _files(uris: Sequence[str]) -> tuple[tuple[str, int], ...] | str:
     return tuple(sorted(found))
 
 
-def _all_unlike(files: Sequence[tuple[str, int]], schema: pa.Schema) -> str:
+def _all_unlike(
+    files: Sequence[tuple[str, int]], schema: pa.Schema, folders: Mapping[str, Mapping[str, object]]
+) -> str:
     """Why one of the files is not as Spark says."""
 
     def looked_into(path: str) -> str:
         try:
             with _opened(path) as file:
-                return _unlike(file, schema)
+                return _unlike(file, schema, folders.get(path, {}))
         except (OSError, pa.ArrowException) as e:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
@@ -238,11 +288,11 @@ def _all_unlike(files: Sequence[tuple[str, int]], schema: pa.Schema) -> str:
         return next((why for why in pool.map(looked_into, paths) if why), "")
 
 
-def _unlike(file: Any, schema: pa.Schema) -> str:
-    """Why the columns of a file are not those that Spark says."""
+def _unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
+    """Why the columns of a file are not those that Spark says, but for those that its folders say."""
     if _is_legacy(file.metadata.metadata or {}):
         return "times may be in Spark's legacy calendar"
-    for field in schema:
+    for field in (field for field in schema if field.name not in said):
         if file.schema_arrow.names.count(field.name) != 1:
             return f"the column {field.name!r} is not in every file"
         found = file.schema_arrow.field(field.name).type

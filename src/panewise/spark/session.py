@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
 from collections.abc import Mapping
+from weakref import WeakSet
 
 from pyspark.sql import SparkSession
 
-__all__ = ["ROCKSDB", "SETTINGS", "session"]
+__all__ = ["ROCKSDB", "SETTINGS", "advise", "session"]
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -63,3 +65,28 @@ def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
     """
     local = _LOCAL if master is not None and master.startswith("local") else {}
     return {**SETTINGS, **local, **given}
+
+
+_COSTS = {
+    "spark.sql.execution.arrow.maxBytesPerBatch": "rows take several times as long from Spark to Python",
+    "spark.python.unix.domain.socket.enabled": "each micro-batch waits some 80 ms for its last bytes",
+}
+"""What it costs where a session lacks one of the settings."""
+_LOG = logging.getLogger("panewise")
+_advised: WeakSet[SparkSession] = WeakSet()
+
+
+def advise(spark: SparkSession) -> None:
+    """Say once what it costs that a session was made without our settings."""
+    if spark in _advised:
+        return
+    _advised.add(spark)
+    # what runs through Connect was set where the server was started
+    costs = {name: cost for name, cost in _COSTS.items() if hasattr(spark, "_jsparkSession") or ".sql." in name}
+    lacking = [
+        f"{name} is {found or 'not set'}, not {SETTINGS[name]}: {cost}"
+        for name, cost in costs.items()
+        if (found := spark.conf.get(name, "")) != SETTINGS[name]
+    ]
+    if lacking:
+        _LOG.warning("%s. pw.session() sets what is missing; so can you, when the session is made.", "; ".join(lacking))

@@ -26,6 +26,7 @@ from panewise.kernel.progress import check_at
 from panewise.kernel.punctuate import ENDED, KIND, SHARD, source_columns
 from panewise.kernel.sequence import Layout, check_condition, check_value
 from panewise.kernel.sqltypes import Unsupported, zone_of
+from panewise.spark.session import advise
 from panewise.spec.aggregates import AS_THEY_ARE, Aggregate, Calls, input_columns
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import Value
@@ -114,6 +115,7 @@ class Source:
     """Looks expressions up in a DataFrame, without running anything, and says clearly what does not fit."""
 
     def __init__(self, df: DataFrame, at: str) -> None:
+        advise(df.sparkSession)
         self._given, self._twice = df, _twice(df)
         self._types: dict[str, T.StructType] = {}
         self._at, self.at_type = self._column("at", at)
