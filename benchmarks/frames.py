@@ -25,9 +25,7 @@ from panewise.data import traffic
 
 AGG = {"mean": "avg(speed)", "n": "count(*)", "total": "sum(volume)"}
 FAST = peers.Runs("coalesce(speed > 60, false)", (pl.col("speed") > 60).fill_null(value=False), counts="value", least=6)
-CELLS = peers.Runs(
-    "cast(floor(speed / 5) as bigint)", (pl.col("speed") / 5).floor(), rows="speed is not null", held=True
-)
+CELLS = peers.Runs("cast(ceil(speed / 5) as bigint)", (pl.col("speed") / 5).ceil(), rows="speed is not null", held=True)
 SCHEMES = {
     "threshold": pw.threshold_frames("speed > 60", min_rows=6),
     "boundary": pw.boundary_frames({"speed": 5}),
@@ -145,6 +143,7 @@ def main() -> int:
             for who, seconds in took.items():
                 ratio = f"{seconds / took['panewise']:.2f} times panewise"
                 found.append((name, f"{count:,}", who, f"{seconds:.2f}", ratio, f"{memory[who]:,}"))
+                console.print(*found[-1], sep="  ")
         columns = ("job", "segments", "who", "seconds", "takes", "worker MB")
         told(console, f"Frames: {what}", columns, found, given.note)
     return 0

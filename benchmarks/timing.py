@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -26,6 +27,9 @@ __all__ = ["agree", "bench", "take_turns", "told"]
 def bench(cores: int = 2, **settings: str) -> Iterator[tuple[SparkSession, Path]]:
     """Spark on some cores, and a folder; both are gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="panewise-bench-"))
+    # Spark's workers import what stands beside this file
+    here = str(Path(__file__).parent)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))
     spark = pw.session(f"local[{cores}]", **{"spark.ui.enabled": "false", "spark.driver.memory": "6g", **settings})
     spark.sparkContext.setLogLevel("ERROR")
     try:

@@ -4,8 +4,9 @@ A part is a stretch of one key's rows, in order, that one task has seen. It is f
 What its first rows, its head, have found is not kept but the rows are: joined to what comes before it, the head is
 framed again, from the true state, until the operator stands where it stood when the part was framed. From there on
 all that the part has found holds, and so does the state that it ended with. Runs that neighbours alone decide stand
-the same as soon as one begins after another row; of all others the standing is noted at a few marks, and compared. So
-what is joined is exactly what one pass finds. A key whose parts overlap, or whose standings do not meet within the
+the same as soon as one begins after another row, and frames of moves when all that may have been open has come together
+(`rivals.py`); of all others the standing is noted at a few marks, and compared. So what is joined is exactly what one
+pass finds. A key whose parts overlap, or whose standings do not meet within the
 head, is named, and left to a pass over its sorted rows.
 """
 
