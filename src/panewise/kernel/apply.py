@@ -317,8 +317,12 @@ def _cast(node: Any, rows: _Rows) -> Any:
     target = rows.timestamp() if name == "TIMESTAMPTZ" else _TYPES.get(name)
     if target is None or to.expressions:
         raise Unsupported(f"a cast to {to.sql('spark').lower()}")
+    array = _walk(node.this, rows)
+    if target == pa.float32() and array.type in (pa.int32(), pa.int64()) and not isinstance(node.parent, exp.Select):
+        # where it is widened again, Spark leaves it out, and with it what it rounds
+        raise Unsupported(f"a cast from {array.type} to float within an expression")
     # sqlglot reads Spark's cast as TryCast; a try_cast is marked safe
-    return cast(_walk(node.this, rows), target, strict=not node.args.get("safe"))
+    return cast(array, target, strict=not node.args.get("safe"))
 
 
 def _interval(node: Any, rows: _Rows) -> Any:
