@@ -66,12 +66,8 @@ def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
     if not _alike(found, layout):
         return "types differ from those of Spark"
     (at,) = (name for name in rows.schema.names if name.lower() == plan.ordered_by.lower())
-    return FrameScan(*_placed(rows, layout, at))
-
-
-def _placed(rows: Parquet, layout: Layout, at: str) -> tuple[Parquet, Layout, Mapping[str, int]]:
     files, order = rows.in_order(at)
-    return files, layout, order
+    return FrameScan(files, layout, order)
 
 
 def _alike(found: Layout, layout: Layout) -> bool:
