@@ -180,7 +180,7 @@ def test_what_is_not_understood_asks_for_nothing(spark: SparkSession, tmp_path: 
     with pytest.raises(pw.InputError, match=r"`until` \('2024-01-01'\) must be an instant as `at` is, of type bigint"):
         control.prod(until=date(2024, 1, 1))
     for number, command in enumerate(
-        [{"until": "soon"}, {"key": '{"who": "a"}'}, {"until": 10, "key": '{"k": "b"}'}],
+        [{"until": "soon"}, {"key": {"who": "a"}}, {"key": "k"}, {"until": 10, "key": {"k": "b"}}],
     ):
         text = json.dumps({"kind": "prod", **command})
         (tmp_path / "control" / f"{number}.json").write_text(text, encoding="utf-8")

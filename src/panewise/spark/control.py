@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Control", "check_prod", "command", "describe", "prod", "remember"]
 
 _TYPES = {int: "bigint", float: "double", str: "string"}
+_KEY = "key map<string, string>"
 _LONG = 1 << 63
 _KNOWN: dict[str, str] = {}
 """The control folders that queries of this process read, as they were given."""
@@ -78,11 +79,11 @@ class Control:
 
     def _make(self, mode: str) -> None:
         # partitioned, and without a row, so that the folder comes into being and no file in it
-        empty = self._spark.createDataFrame([], "kind string, until string, key string")
+        empty = self._spark.createDataFrame([], f"kind string, until string, {_KEY}")
         empty.write.partitionBy("kind").mode(mode).json(self.folder)
 
-    def _write(self, kind: str, until: str | int | float | None, key: str | None = None) -> None:
-        schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, key string"
+    def _write(self, kind: str, until: str | int | float | None, key: Mapping[str, str] | None = None) -> None:
+        schema = f"kind string, until {_TYPES[type('' if until is None else until)]}, {_KEY}"
         # one file, which Spark writes elsewhere and then moves here: nobody reads the half of it
         self._spark.createDataFrame([(kind, until, key)], schema).coalesce(1).write.mode("append").json(self.folder)
 
@@ -193,19 +194,22 @@ def command(kind: str, until: Any, key: Mapping[str, Any]) -> dict[str, Any]:
     """A command as JSON has it."""
     named = {name: _named(name, value) for name, value in key.items()}
     told = None if until is None else _written(until)
-    return {"kind": kind, "until": told, "key": json.dumps(named) if named else None}
+    return {"kind": kind, "until": told, "key": named or None}
 
 
-def _named(name: str, value: Any) -> Any:
-    """The value of a key as JSON has it."""
-    if isinstance(value, (datetime, date)):
-        return _written(value)
-    if value is None or not isinstance(value, (str, bool, int, float)):
-        raise InputError(
-            f"`{name}` ({value!r}) must be the value of a key: text, a number, a boolean or a time. "
-            f"Give one, or leave `{name}` out to ask for any."
-        )
-    return value
+def _named(name: str, value: Any) -> str:
+    """The value of a key, as text that Spark casts to what the key is."""
+    match value:
+        case datetime() | date():
+            return str(_written(value))
+        case bool():
+            return str(value).lower()
+        case str() | int() | float():
+            return str(value)
+    raise InputError(
+        f"`{name}` ({value!r}) must be the value of a key: text, a number, a boolean or a time. "
+        f"Give one, or leave `{name}` out to ask for any."
+    )
 
 
 def _written(until: Any) -> str | int | float:

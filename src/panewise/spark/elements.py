@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["asking", "commands", "ticks", "with_clocks"]
 
+_UNREAD = "unread"
+"""A command that is no such JSON, as it stands there."""
+
 
 def with_clocks(
     plan: Ordered,
@@ -107,25 +110,22 @@ def commands(
     if said != at:
         # of days, a prod asks for the one that it names
         told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
-    listed = F.coalesce(F.json_object_keys("key"), F.array().cast("array<string>"))
     # what is not understood would ask for any
-    unclear = [F.col("until").isNotNull() & until.isNull(), F.size(F.array_except(listed, _texts(keys))) > 0]
+    others = F.array_except(F.map_keys("key"), F.array(*map(F.lit, keys)).cast("array<string>"))
+    unclear = [F.col(_UNREAD).isNotNull(), F.col("until").isNotNull() & until.isNull(), F.size(others) > 0]
     for i, name in enumerate(keys):
-        given = F.get_json_object("key", "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']")
+        given = F.col("key")[name]
         told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
         unclear.append(given.isNotNull() & told[f"k{i}"].isNull())
-    clear = ~(asks & reduce(or_, unclear))
+    clear = ~(asks & F.coalesce(reduce(or_, unclear), F.lit(False)))
     return _elements(_commands(spark, control).filter(clear), told, schema)
-
-
-def _texts(names: Sequence[str]) -> Column:
-    return F.array(*map(F.lit, names)).cast("array<string>")
 
 
 def _commands(spark: SparkSession, control: str) -> DataFrame:
     """What is written to a control folder, as text: Spark's JSON reader would take a time with a zone for none."""
     try:
-        read = spark.readStream.schema("kind string, until string, key string").json(control)
+        schema = f"kind string, until string, key map<string, string>, {_UNREAD} string"
+        read = spark.readStream.schema(schema).option("columnNameOfCorruptRecord", _UNREAD).json(control)
         # one task for all of them; through Connect it is only now that the folder is looked for
         return read.select(*read.columns).coalesce(1)
     except AnalysisException as error:
