@@ -79,7 +79,7 @@ def test_what_is_joined_is_what_one_pass_finds(scheme: str, data: st.DataObject)
         assert (told[key] == []) if key in bad else same(told[key], expected[key])
 
 
-@pytest.mark.parametrize("scheme", ["threshold", "boundary", "session", "delta"])
+@pytest.mark.parametrize("scheme", ["threshold", "boundary", "session", "delta", "aggregate"])
 @fewer
 @given(data=st.data())
 def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None:
@@ -89,8 +89,15 @@ def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None
         plain = {"limits": Limits(), "placement": CHAINED, "nulls": "invisible", "schedule": None}
         plan = replace(plan, scheme=replace(plan.scheme, moves=plan.scheme.moves[:1], **plain))
         assume(rivals_of(plan.scheme) is not None)  # not if the amount is 0
+    if scheme == "aggregate":
+        plain = {"limits": Limits(), "placement": CHAINED, "nulls": "invisible", "schedule": None, "closing": "include"}
+        plan = replace(plan, scheme=replace(plan.scheme, **plain))
+        assume(rivals_of(plan.scheme) is not None)  # only of sums and counts
     keys, _, real = data.draw(arrivals(plan))
     rows = [(k, row) for k, of_key in enumerate(keys) for row in of_key if not null(row.at) and isfinite(row.at)]
+    if scheme == "aggregate":
+        # where some are negative, it depends
+        rows = [(k, replace(row, values=tuple(None if null(v) else abs(v) for v in row.values))) for k, row in rows]
     once = {(k, row.at): (k, row) for k, row in rows}
     rows = sorted(once.values(), key=lambda pair: pair[1].at)
     kept = [[row for k, row in rows if k == key] for key in range(len(keys))]

@@ -28,14 +28,15 @@ _MARKS = 4
 def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     """Which rows go together: a key goes on with the part that it has, and begins another where time goes back.
 
-    The group of each row and the part of each group; the keys of new parts; parts in which an `at` of an earlier page
-    comes again; whether one comes again within this page; and how often time went back.
+    The group of each row, and of each group its part and how many rows it has; the keys of new parts; parts in which an
+    `at` of an earlier page comes again; whether one comes again within this page; and how often time went back.
     """
     rows = len(owners)
     found = np.empty(rows, np.int64)
     group = np.full(len(part), -1, np.int64)
     # with room for all: no array may change hands in this loop
     slots, begun, tied = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
+    sizes = np.empty(rows, np.int64)
     count, new, across = 0, 0, 0
     ties, backward = False, 0
     for i in range(rows):
@@ -54,12 +55,27 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
                 tied[across] = p
                 across += 1
         if g < 0:
-            slots[count] = p
+            slots[count], sizes[count] = p, 0
             group[k] = g = count
             count += 1
         last[k] = t
         found[i] = g
-    return found, slots[:count], begun[:new], tied[:across], ties, backward
+        sizes[g] += 1
+    return found, slots[:count], sizes[:count], begun[:new], tied[:across], ties, backward
+
+
+@compiled
+def _placed(groups: Any, sizes: Any, at: Any) -> Any:
+    """Rows by their groups, as they stand, with their `at`; and where each group begins."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    for g in range(len(sizes)):
+        offsets[g + 1] = offsets[g] + sizes[g]
+    to, order, times = offsets[:-1].copy(), np.empty(len(at), np.int64), np.empty_like(at)
+    for i in range(len(at)):
+        place = to[groups[i]]
+        order[place], times[place] = i, at[i]
+        to[groups[i]] = place + 1
+    return order, times, offsets
 
 
 class Framer:
@@ -89,7 +105,7 @@ class Framer:
         none = np.empty(0, np.int64)
         self._owner, self._seen, self._pieces = none, none, none
         self._first_at, self._last_at = (np.empty(0, self._progress.dtype) for _ in range(2))
-        self._headed, self._sure, self._broken = (np.empty(0, bool) for _ in range(3))
+        self._headed, self._sure, self._broken, self._signed = (np.empty(0, bool) for _ in range(4))
         self._heads: list[tuple[Array, pa.Table]] = []
         self.held = 0
         """How many rows heads have."""
@@ -112,7 +128,7 @@ class Framer:
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
         before = len(self._part) - more
-        groups, mine, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
+        groups, mine, sizes, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
         self.backward += int(backward)
         self._begin(begun)
         if self._earliest and more:
@@ -122,16 +138,16 @@ class Framer:
             first = first[self._owner[first] >= before]
             self._pieces[first], self._headed[first], self._sure[first] = 1, True, True
         self._broken[tied] = True
-        order, offsets = grouped(groups, len(mine))
+        order, times, offsets = _placed(groups, sizes, at)
         if ties:
             others = rows.drop_columns([name for name in rows.column_names if name == "at" or name[0] in "ks"])
             order = settled_ties(order, groups, at, others)
-        starts, ends, at = offsets[:-1], offsets[1:], at[order]
+        starts, ends = offsets[:-1], offsets[1:]
         fresh = self._seen[mine] == 0
-        self._first_at[mine[fresh]] = at[starts[fresh]]
-        self._last_at[mine] = at[ends - 1]
-        read = rows.drop_columns([name for name in rows.column_names if name[0] in "kbs"]).take(pa.array(order))
-        self._pass(read.combine_chunks(), at, mine, starts, ends)
+        self._first_at[mine[fresh]] = times[starts[fresh]]
+        self._last_at[mine] = times[ends - 1]
+        rows = rows.drop_columns([name for name in rows.column_names if name[0] in "kbs"])
+        self._pass(rows, order, self._reader.sorted(rows, order), times, mine, starts, ends)
 
     def _begin(self, owners: Array) -> None:
         more = len(owners)
@@ -139,37 +155,42 @@ class Framer:
         self._seen, self._pieces = (np.append(a, np.zeros(more, np.int64)) for a in (self._seen, self._pieces))
         none = np.zeros(more, self._progress.dtype)
         self._first_at, self._last_at = np.append(self._first_at, none), np.append(self._last_at, none)
-        flags = (self._headed, self._sure, self._broken)
-        self._headed, self._sure, self._broken = (np.append(a, np.zeros(more, bool)) for a in flags)
+        flags = (self._headed, self._sure, self._broken, self._signed)
+        self._headed, self._sure, self._broken, self._signed = (np.append(a, np.zeros(more, bool)) for a in flags)
 
-    def _pass(self, rows: pa.Table, at: Array, slots: Array, place: Array, ends: Array) -> None:
-        """Let rows `place` to `ends` of each slot through the operator: heads from mark to mark, all else at once."""
+    def _pass(
+        self, rows: pa.Table, order: Array, read: pa.RecordBatch, at: Array, slots: Array, place: Array, ends: Array
+    ) -> None:
+        """Let `read`, from `place` to `ends` of each slot, through the operator: heads by marks, all else at once."""
         place = place.copy()
         while len(slots):
             left = ends - place
-            count = np.where(self._headed[slots], left, np.minimum(left, mark(self._pieces[slots]) - self._seen[slots]))
-            self._frame(rows, at, slots, place, count)
+            heads = ~self._headed[slots]
+            count = np.where(heads, np.minimum(left, mark(self._pieces[slots]) - self._seen[slots]), left)
+            if heads.any():
+                index = order[ranges(place[heads], count[heads])]
+                self._heads.append((np.repeat(slots[heads], count[heads]), rows.take(pa.array(index))))
+                self.held += len(index)
+            self._frame(read, at, slots, place, count, heads)
             place += count
             self._seen[slots] += count
             self._note(slots[~self._headed[slots]])
             more = place < ends
             slots, place, ends = slots[more], place[more], ends[more]
 
-    def _frame(self, rows: pa.Table, at: Array, slots: Array, place: Array, count: Array) -> None:
+    def _frame(self, read: pa.RecordBatch, at: Array, slots: Array, place: Array, count: Array, heads: Array) -> None:
         if count.sum() < len(at):
             index = ranges(place, count)
-            rows, at = rows.take(pa.array(index)), at[index]
+            read, at = read.take(pa.array(index)), at[index]
         offsets = np.concatenate([[0], np.cumsum(count)])
-        batch = rows.combine_chunks().to_batches()[0]
-        page = self._reader.page(batch, at, offsets, slots, np.zeros(len(slots), bool))
+        page = self._reader.page(read, at, offsets, slots, np.zeros(len(slots), bool))
         found = self._operator.on_page(page)
-        heads = ~self._headed[slots]
-        if heads.any():
-            if self._rivals is not None:
-                self._rivals.follow(page.values[0], offsets, slots, heads)
-            index = ranges(offsets[:-1][heads], count[heads])
-            self._heads.append((np.repeat(slots[heads], count[heads]), rows.take(pa.array(index))))
-            self.held += len(index)
+        if self._rivals is not None:
+            values = page.values[0] if len(page.values) else np.zeros(len(at))
+            if heads.any():
+                self._rivals.follow(values, offsets, slots, heads)
+            if self._rivals.sums and (values < 0).any():
+                self._signed[slots[np.searchsorted(offsets, np.flatnonzero(values < 0), "right") - 1]] = True
         owners = slots[found.group]
         # what a head finds before its first mark is found again
         kept = self._pieces[owners] > 0
@@ -183,9 +204,10 @@ class Framer:
         if self.forgets:
             known = self._operator if self._rivals is None else self._rivals
             over = known.forgotten(slots)
+            lost = np.zeros(len(slots), bool) if self._rivals is None else self._rivals.lost(slots)
             self._sure[slots[over]] = self._headed[slots[over]] = True
-            self._pieces[slots[over | at_mark]] += 1
-            return
+            self._pieces[slots[over | (at_mark & ~lost)]] += 1
+            at_mark &= lost
         slots = slots[at_mark]
         for number in np.unique(self._pieces[slots]):
             mine = slots[self._pieces[slots] == number]
@@ -193,7 +215,7 @@ class Framer:
                 self._noted.append([])
             self._noted[number].append((mine, self._operator.standing_of(mine)))
         self._pieces[slots] += 1
-        self._headed[slots] = self._pieces[slots] == _MARKS
+        self._headed[slots] = self._pieces[slots] >= _MARKS
 
     def parts(self, shards: int) -> Iterator[tuple[int, Parts]]:
         """All parts, by the shard of their keys, of so many."""
@@ -229,7 +251,7 @@ class Framer:
         return Parts(
             keys.take(pa.array(self._owner[mine])) if keys.num_columns else pa.table({"none": pa.nulls(len(mine))}),
             self._first_at[mine], self._last_at[mine], self._pieces[mine], self._sure[mine],
-            self._seen[mine] == counts, self._broken[mine],
+            self._seen[mine] == counts, self._broken[mine], self._signed[mine],
             head.take(pa.array(ranges(offsets[:-1][mine], counts))), counts,
             tuple(noted), found, self._operator.snapshot_of(mine),
         )  # fmt: skip

@@ -46,8 +46,9 @@ class Joiner:
         owner = np.concatenate([owners for _, owners in self._given])
         task = np.repeat(np.arange(len(self._given)), [len(parts) for parts, _ in self._given])
         place = np.concatenate([np.arange(len(parts)) for parts, _ in self._given])
-        first, last, broken = (
-            np.concatenate([getattr(parts, name) for parts, _ in self._given]) for name in ("first", "last", "broken")
+        first, last, broken, sure, signed = (
+            np.concatenate([getattr(parts, name) for parts, _ in self._given])
+            for name in ("first", "last", "broken", "sure", "signed")
         )
         order = np.lexsort((first, owner))
         owner, task, place, first, last = owner[order], task[order], place[order], first[order], last[order]
@@ -60,6 +61,10 @@ class Joiner:
         bad[owner[1:][overlap]] = True
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         rank = np.arange(len(owner)) - np.repeat(starts, np.diff(np.append(starts, len(owner))))
+        if signed.any():
+            before = np.cumsum(signed[order]) - signed[order]
+            before -= np.repeat(before[starts], np.diff(np.append(starts, len(owner))))
+            bad[owner[sure[order] & (before > 0)]] = True
         for number in range(int(rank.max(initial=-1)) + 1):
             now = np.flatnonzero((rank == number) & ~bad[owner])
             for t in np.unique(task[now]):

@@ -16,6 +16,8 @@ __all__ = ["KeyTable", "codes", "grouped", "hashed", "slots_of"]
 
 _TABLE = 1 << 16
 """How far apart keys may be that are looked up in a table, however few rows there are."""
+_SPARSE = 16
+"""And how many times as far as there are keys, or rows."""
 
 
 def codes(columns: Sequence[pa.Array], rows: int) -> tuple[Array, Array]:
@@ -171,12 +173,42 @@ def _looked_up(keys: Any, low: Any, table: Any, none: Any) -> Any:
     return found
 
 
+@compiled
+def _extremes(keys: Any) -> Any:
+    low = high = np.int64(keys[0])
+    for i in range(len(keys)):
+        key = np.int64(keys[i])
+        low, high = min(low, key), max(high, key)
+    return low, high
+
+
+@compiled
+def _numbered(keys: Any, low: Any, table: Any, count: Any) -> Any:
+    """The slot of each key, by a table from `low` on, where -1 is for none; new keys get the next ones from `count` on.
+
+    And the rows of those that are new.
+    """
+    found, new, known = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64), count
+    for i in range(len(keys)):
+        place = np.int64(keys[i]) - low
+        slot = table[place]
+        if slot < 0:
+            table[place] = slot = count
+            new[count - known] = i
+            count += 1
+        found[i] = slot
+    return found, new[: count - known]
+
+
 class KeyTable:
     """Keys and the slots that they were given, in the order in which they came; a key keeps its slot for good."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self.columns = [pa.array([], kind) for kind in types]
         self.size = 0
+        # of one column of whole numbers that are not far apart: the slots of all from the lowest to the highest
+        self._low, self._table = 0, np.empty(0, np.int32)
+        self._tabled = 0
 
     def __len__(self) -> int:
         return self.size
@@ -187,6 +219,13 @@ class KeyTable:
             self.size = max(self.size, 1)
             return np.zeros(rows, np.int64)
         known = self.size
+        if rows and len(keys) == 1 and self._fits(keys[0]):
+            found, new = _numbered(keys[0].to_numpy(), self._low, self._table, known)
+            if len(new):
+                more = keys[0].take(pa.array(new)).cast(self.columns[0].type)
+                self.columns = [pa.concat_arrays([self.columns[0], more])]
+                self.size = self._tabled = known + len(new)
+            return np.asarray(found)
         both = [pa.concat_arrays([old, key.cast(old.type)]) for old, key in zip(self.columns, keys, strict=True)]
         found, firsts = codes(both, known + rows)
         if len(firsts) > known:
@@ -194,6 +233,28 @@ class KeyTable:
             self.size = len(firsts)
         return found[known:]
 
+    def _fits(self, key: pa.Array) -> bool:
+        """Whether these keys can be looked up in the table, which is made anew where it must be larger."""
+        if not pa.types.is_signed_integer(key.type) or key.null_count:
+            return False
+        low, high = _extremes(key.to_numpy())
+        inside = self._low <= low and high < self._low + len(self._table)
+        if inside and self._tabled == self.size:
+            return True
+        known = self.columns[0]
+        if known.null_count:
+            return False
+        names = known.to_numpy().astype(np.int64)
+        if len(names):
+            low, high = min(low, int(names.min())), max(high, int(names.max()))
+        if high - low >= max(_TABLE, _SPARSE * max(len(names), len(key))):
+            return False
+        # with room for as many again, so that keys that grow do not make it anew each time
+        self._low, self._table = low, np.full(2 * (high - low + 1), -1, np.int32)
+        self._table[names - low] = np.arange(len(names))
+        self._tabled = self.size
+        return True
+
     def restore(self, columns: Sequence[pa.Array]) -> None:
         """Go on with keys that were given slots before."""
-        self.columns, self.size = list(columns), len(columns[0])
+        self.columns, self.size, self._tabled = list(columns), len(columns[0]), -1

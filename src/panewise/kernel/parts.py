@@ -4,10 +4,10 @@ A part is a stretch of one key's rows, in order, that one task has seen. It is f
 What its first rows, its head, have found is not kept but the rows are: joined to what comes before it, the head is
 framed again, from the true state, until the operator stands where it stood when the part was framed. From there on
 all that the part has found holds, and so does the state that it ended with. Runs that neighbours alone decide stand
-the same as soon as one begins after another row, and frames of moves when all that may have been open has come together
-(`rivals.py`); of all others the standing is noted at a few marks, and compared. So what is joined is exactly what one
-pass finds. A key whose parts overlap, or whose standings do not meet within the
-head, is named, and left to a pass over its sorted rows.
+the same as soon as one begins after another row, and frames of moves and sums when all that may have been open has come
+together (`rivals.py`); of all others the standing is noted at a few marks, and compared. So what is joined is exactly
+what one pass finds. A key whose parts overlap, or whose standings do not meet within the head, is named, and left to a
+pass over its sorted rows.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ __all__ = ["FOUND", "Found", "Parts", "all_of", "as_columns", "at_places", "mark
 
 _FIRST, _FACTOR = 8, 8
 """Marks are at rows 8, 64, 512, ...: heads are short, and marks are few."""
+_FLAGS = ("sure", "whole", "broken", "signed")
 FOUND = ("start", "end", "rows", "ff", "fi")
 Found = dict[str, Array]
 """Segments as columns: `group`, `piece` (how many marks had been passed), and what is told of them."""
@@ -111,6 +112,8 @@ class Parts:
     """Whether its head is all of it."""
     broken: Array
     """Whether its order is not known."""
+    signed: Array
+    """Whether it has negative values, where those behind it are sure only if there are none."""
     head: pa.Table
     """The rows of heads, by part."""
     heads: Array
@@ -127,7 +130,7 @@ class Parts:
 
     def dump(self) -> tuple[bytes, bytes]:
         """As bytes: all but what is found, which says what can be joined; and what is found."""
-        arrays = {name: getattr(self, name) for name in ("first", "last", "pieces", "sure", "whole", "broken", "heads")}
+        arrays = {name: getattr(self, name) for name in ("first", "last", "pieces", "heads", *_FLAGS)}
         arrays |= {f"state_{name}": array for name, array in self.state.items()}
         for i, (whose, standing) in enumerate(self.noted):
             arrays[f"whose{i}"] = whose
@@ -146,7 +149,7 @@ class Parts:
         def of(prefix: str) -> dict[str, Array]:
             return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
-        flags = {name: arrays[name].view(bool) for name in ("sure", "whole", "broken")}
+        flags = {name: arrays[name].view(bool) for name in _FLAGS}
         own = {name: arrays[name] for name in ("first", "last", "pieces", "heads")}
         noted = tuple((arrays[f"whose{i}"], of(f"noted{i}_")) for i in range(facts["marks"]))
         known = {} if found is None else as_arrays(load(found)[0]["found"])

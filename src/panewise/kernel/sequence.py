@@ -200,8 +200,7 @@ class Reader:
             values[v] = batch.column(f"v{v}").to_numpy(zero_copy_only=False)
         conditions = np.empty((self._n_conditions, rows), np.uint8)
         for c in range(self._n_conditions):
-            column = batch.column(f"c{c}").cast(pa.uint8())
-            conditions[c] = pc.fill_null(column, NULL).to_numpy(zero_copy_only=False)
+            conditions[c] = _bytes(batch.column(f"c{c}")).to_numpy(zero_copy_only=False)
         inputs = [None if name is None else batch.column(name) for name in self._inputs]
         read = self._aggregation.read(inputs, rows)
         told: dict[str, Any] = dict(zip(("told", "until", "soonest"), promised, strict=False))
@@ -209,6 +208,16 @@ class Reader:
         return Page(
             at, conditions, values, floats, ints, valid, offsets, slots, ends, columns=read.columns, **told
         )  # fmt: skip
+
+    def sorted(self, rows: pa.Table, order: Array) -> pa.RecordBatch:
+        """What is read of rows, in an order: conditions as bytes, which are moved faster than bits."""
+        conditions = {f"c{c}" for c in range(self._n_conditions)}
+        read = [name for name in rows.column_names if name != "at"]
+        columns = [in_one(rows.column(name)) for name in read]
+        columns = [_bytes(each) if name in conditions else each for name, each in zip(read, columns, strict=True)]
+        if not columns:
+            columns, read = [pa.nulls(len(rows))], ["none"]
+        return pa.RecordBatch.from_arrays(columns, names=read).take(pa.array(order))
 
     def empty(self) -> pa.RecordBatch:
         """No rows."""
@@ -226,6 +235,11 @@ class Reader:
         """No rows: the key's stream ends."""
         none = np.empty(0, self._progress.dtype)
         return self.page(self.empty(), none, np.zeros(2, np.int64), np.array([slot], np.int64), np.ones(1, bool))
+
+
+def _bytes(condition: pa.Array) -> pa.Array:
+    """A condition as the operator sees it."""
+    return pc.fill_null(condition.cast(pa.uint8()), NULL)
 
 
 def _run_starts(column: pa.Array) -> Array:

@@ -43,12 +43,16 @@ SMALL = 1 << 20
 """Up to how many bytes rows are shuffled and sorted: more stages would cost more than that."""
 _ROWS = 1 << 17
 """How many rows are gathered before they are framed."""
+_UNPACKED = 4
+"""How many bytes of rows there are for each of a file, more or less."""
 _HELD = 1 << 18
 """How many parts a task holds before it sends them."""
 _HEADS = 1 << 22
 """How many rows heads have before a task sends its parts."""
 _FEW = 8
 """Where parts have fewer rows, there is little in framing them first."""
+_SHARD = 1 << 26
+"""How many bytes of rows a shard has, more or less: what is found in them is joined in memory."""
 _SENT = 1 << 16
 """How many segments are sent at a time."""
 _BACKWARD = 32
@@ -101,9 +105,11 @@ def framed(
     """
     layout: Layout = applied.layout
     names = [f"k{i}" for i in range(len(layout.key_types))]
+    cores = cores_of(rows.sparkSession)
+    shards = _shards(_size_of(rows) if scan is None else scan.rows.size * _UNPACKED, cores)
 
     def made(tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
-        for shard, parts, found in _framed(Framer(layout, earliest), tables):
+        for shard, parts, found in _framed(Framer(layout, earliest), tables, shards):
             columns = [pa.array([shard], pa.int32()), pa.array([parts], pa.binary()), pa.array([found], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=["shard", "parts", "found"])
         settle("frame")
@@ -137,7 +143,6 @@ def framed(
                 named = [column.take(pa.array(bad)) for column in columns]
                 yield pa.RecordBatch.from_arrays([pa.array(np.zeros(len(bad), bool)), *named], names=["every", *names])
 
-    cores = cores_of(rows.sparkSession)
     if scan is None:
         parts = _with_source(observed).mapInArrow(frame, _PARTS)
     else:
@@ -162,17 +167,18 @@ def _read_again(
         if not given:
             return
         wanted = pa.Table.from_batches(given)
+        mine = tasks[wanted.column("task")[0].as_py()]
         every = not names or any(wanted.column("every").to_pylist())
         known = [in_one(wanted.column(key)) for key in names]
-        for _, table in scan.tables(tasks[wanted.column("task")[0].as_py()]):
+        for _, table in scan.tables(mine):
             if not every:
                 keys = [in_one(table.column(key)).cast(kind.type) for key, kind in zip(names, known, strict=True)]
                 table = table.filter(pa.array(slots_of(known, keys, len(wanted), len(table)) < len(wanted)))
             yield from table.cast(arrow).to_batches()
 
-    each = F.explode(F.sequence(F.lit(0), F.lit(len(tasks) - 1))).alias("task")
-    placed = unjoined.select(each, "every", *names).repartitionById(len(tasks), F.col("task"))
-    return placed.mapInArrow(read, schema)
+    # where nobody is named, Spark finds that out before it plans what follows
+    each = unjoined.sparkSession.range(0, len(tasks), 1, len(tasks)).withColumnRenamed("id", "task")
+    return each.crossJoin(F.broadcast(unjoined)).mapInArrow(read, schema)
 
 
 def _with_source(rows: DataFrame) -> DataFrame:
@@ -241,7 +247,16 @@ def _before_last(rows: pa.Table) -> int:
     return int(other[-1]) + 1 if len(other) else 0
 
 
-def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]]) -> Iterator[Sent]:
+def _shards(size: int, cores: int) -> int:
+    """How many shards rows of so many bytes have: each costs some milliseconds.
+
+    >>> _shards(1 << 20, 2), _shards(1 << 28, 2), _shards(1 << 40, 2), _shards(1 << 20, 0)
+    (2, 4, 32, 32)
+    """
+    return min(max(cores, size // _SHARD), max(cores, SHARDS)) if cores else SHARDS
+
+
+def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]], shards: int) -> Iterator[Sent]:
     rows = 0
     for cut, table in _pages(tables):
         if cut:
@@ -253,12 +268,12 @@ def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]]) -> Iterat
         full = len(framer) >= _HELD
         if framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer)):
             # rows in no order, or of too many keys: all of them go the other way
-            yield from ((shard, None, None) for shard in range(SHARDS))
+            yield from ((shard, None, None) for shard in range(shards))
             return
         if full or framer.held >= _HEADS:
-            yield from ((shard, *parts.dump()) for shard, parts in framer.parts(SHARDS))
+            yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
             framer.clear()
-    yield from ((shard, *parts.dump()) for shard, parts in framer.parts(SHARDS))
+    yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
 
 
 def _joiners(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Joiner | None]:
