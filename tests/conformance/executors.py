@@ -142,7 +142,7 @@ class _Query:
         for asked in self._story.asked(step):
             until = asked.pop("until", None)
             told = {} if until is None else {"until": str(until)}
-            commands.append({"kind": "prod", **told, "key": json.dumps(asked)})
+            commands.append({"kind": "prod", **told, "key": asked or None})
         if commands:
             (self._folder / "control" / f"{number}.json").write_text("\n".join(map(json.dumps, commands)))
         if step.tick is not None:
