@@ -14,6 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import panewise as pw
 from panewise.kernel import parts as module
 from panewise.kernel.framer import Framer
 from panewise.kernel.joiner import Joiner
@@ -21,6 +22,7 @@ from panewise.kernel.oracle import Row
 from panewise.kernel.parts import Parts
 from panewise.kernel.rivals import rivals_of
 from panewise.local.runner import apply_local
+from panewise.spec.aggregates import Aggregate
 from panewise.spec.options import CHAINED, Limits
 from panewise.spec.plan import PlanSpec
 from properties.streams import AGG, BUILDERS, kernel, null, plans, same
@@ -91,8 +93,7 @@ def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None
         assume(rivals_of(plan.scheme) is not None)  # not if the amount is 0
     if scheme == "aggregate":
         plain = {"limits": Limits(), "placement": CHAINED, "nulls": "invisible", "schedule": None, "closing": "include"}
-        plan = replace(plan, scheme=replace(plan.scheme, **plain))
-        assume(rivals_of(plan.scheme) is not None)  # only of sums and counts
+        plan = replace(plan, scheme=replace(plan.scheme, aggregate=Aggregate("sum", "v"), **plain))
     keys, _, real = data.draw(arrivals(plan))
     rows = [(k, row) for k, of_key in enumerate(keys) for row in of_key if not null(row.at) and isfinite(row.at)]
     if scheme == "aggregate":
@@ -104,3 +105,28 @@ def test_stretches_in_order_are_joined(scheme: str, data: st.DataObject) -> None
     found, bad = framed(data.draw, plan, rows, real)
     assert not bad
     assert all(same(a, b) for a, b in zip(by_key(found, len(keys)), kernel(plan, kept), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("call", "reaches", "values"),
+    [
+        ("sum(v)", 25, [2 + i % 3 - 20 * (i == 20) for i in range(400)]),
+        ("sum(v)", 25, [1] * 9_000),
+        ("count(*)", 300, [1] * 1_200),
+    ],
+)
+def test_heads_end_where_rivals_do_not_meet(call: str, reaches: int, values: list[int]) -> None:
+    """A negative value that comes late, and frames that never come together: the key is joined exactly, or named."""
+    plan = pw.aggregate_frames(call, reaches=reaches).by("k").at("t")
+    rows = pa.table({"k": [0] * len(values), "t": range(len(values)), "v": values})
+    applied = apply_local(plan, (), rows)
+    joiner, half = Joiner(applied.layout), len(values) // 2
+    for part in (applied.rows.slice(0, half), applied.rows.slice(half)):
+        framer = Framer(applied.layout)
+        framer.take(part.combine_chunks())
+        for _, found in framer.parts(1):
+            assert found.heads.max() <= module.mark(3)
+            joiner.add(Parts.load(*found.dump()))
+    keys, found, bad = joiner.run()
+    if not len(bad):
+        assert applied.layout.emitter.batch(keys, found).to_pylist() == pw.segments_local(plan, rows).to_pylist()

@@ -186,7 +186,7 @@ class Framer:
         page = self._reader.page(read, at, offsets, slots, np.zeros(len(slots), bool))
         found = self._operator.on_page(page)
         if self._rivals is not None:
-            values = page.values[0] if len(page.values) else np.zeros(len(at))
+            values = page.values[0]
             if heads.any():
                 self._rivals.follow(values, offsets, slots, heads)
             if self._rivals.sums and (values < 0).any():
@@ -205,6 +205,9 @@ class Framer:
             known = self._operator if self._rivals is None else self._rivals
             over = known.forgotten(slots)
             lost = np.zeros(len(slots), bool) if self._rivals is None else self._rivals.lost(slots)
+            if self._rivals is not None and self._rivals.sums:
+                # some never come together, such as those of equal values
+                lost |= self._pieces[slots] >= _MARKS - 1
             self._sure[slots[over]] = self._headed[slots[over]] = True
             self._pieces[slots[over | (at_mark & ~lost)]] += 1
             at_mark &= lost
@@ -212,7 +215,7 @@ class Framer:
         for number in np.unique(self._pieces[slots]):
             mine = slots[self._pieces[slots] == number]
             while len(self._noted) <= number:
-                self._noted.append([])
+                self._noted.append([(slots[:0], self._operator.standing_of(slots[:0]))])
             self._noted[number].append((mine, self._operator.standing_of(mine)))
         self._pieces[slots] += 1
         self._headed[slots] = self._pieces[slots] >= _MARKS

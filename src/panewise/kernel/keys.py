@@ -16,7 +16,7 @@ __all__ = ["KeyTable", "codes", "grouped", "hashed", "slots_of"]
 
 _TABLE = 1 << 16
 """How far apart keys may be that are looked up in a table, however few rows there are."""
-_SPARSE = 16
+_SPARSE = 4
 """And how many times as far as there are keys, or rows."""
 
 

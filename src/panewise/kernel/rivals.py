@@ -78,7 +78,7 @@ def _follow(
 
 @compiled
 def _follow_sums(
-    values: Any, offsets: Any, slots: Any, chosen: Any, counts: Any, limit: Any, strict: Any,
+    values: Any, offsets: Any, slots: Any, chosen: Any, ranged: Any, limit: Any, strict: Any,
     count: Any, first: Any, older: Any, seen: Any, low: Any, high: Any,
 ) -> None:  # fmt: skip
     """As `_follow`; a rival's sum is in `low`, and below 0 where it begins with the next row."""
@@ -92,9 +92,7 @@ def _follow_sums(
             x = values[i]
             if np.isnan(x) or n > room:
                 continue
-            if counts:
-                x = 1.0
-            elif x < 0.0:
+            if x < 0.0:
                 n = room + 1
                 continue
             if n == 0:
@@ -127,9 +125,9 @@ def rivals_of(scheme: Scheme) -> Rivals | None:
     if ends_else or limits.has_maximum:
         return None
     if isinstance(scheme, AggregateFrames):
-        asked = scheme.aggregate.function
-        plain = scheme.closing == "include" and not limits.has_minimum and asked in ("sum", "count")
-        return Rivals(_follow_sums, asked == "count", scheme.bound, scheme.strict) if plain else None
+        # counts that begin with different rows never come together
+        plain = scheme.closing == "include" and not limits.has_minimum and scheme.aggregate.function == "sum"
+        return Rivals(_follow_sums, False, scheme.bound, scheme.strict) if plain else None
     amount = scheme.moves[0][1]
     plain = scheme.closing == "exclude" and len(scheme.moves) == 1 and amount > 0
     return Rivals(_follow, scheme.against == "range", amount, scheme.strict) if plain else None
@@ -138,10 +136,10 @@ def rivals_of(scheme: Scheme) -> Rivals | None:
 class Rivals:
     """Rivals of any number of keys."""
 
-    def __init__(self, follow: Callable[..., None], kind: bool, limit: float, strict: bool) -> None:
-        """Of moves against the range of all values, or against the first; of counts, or sums."""
-        self._follow, self._form = follow, (kind, limit, strict)
-        self.sums = follow is _follow_sums and not kind
+    def __init__(self, follow: Callable[..., None], ranged: bool, limit: float, strict: bool) -> None:
+        """Of moves against the range of all values, or against the first; or of sums."""
+        self._follow, self._form = follow, (ranged, limit, strict)
+        self.sums = follow is _follow_sums
         """Whether they are right only if no value is negative, of these rows or of any before."""
         self._count = np.zeros(0, np.int64)
         # whether the first of them began with the first row; and whether one from before may be open
@@ -159,7 +157,7 @@ class Rivals:
 
     def forgotten(self, slots: Array) -> Array:
         """For which of these slots nothing matters that came before their rows."""
-        begun = self._low[slots, 0] >= 0 if self._follow is _follow_sums else True
+        begun = self._low[slots, 0] >= 0 if self.sums else True
         return np.asarray((self._count[slots] == 1) & ~self._first[slots] & ~self._older[slots] & begun)
 
     def lost(self, slots: Array) -> Array:

@@ -112,12 +112,14 @@ def commands(
         told["at"] = F.when(asks, until.try_cast(at)).otherwise(told["at"])
     # what is not understood would ask for any
     others = F.array_except(F.map_keys("key"), F.array(*map(F.lit, keys)).cast("array<string>"))
-    unclear = [F.col(_UNREAD).isNotNull(), F.col("until").isNotNull() & until.isNull(), F.size(others) > 0]
+    unclear = [F.col("until").isNotNull() & until.isNull(), F.size(others) > 0]
     for i, name in enumerate(keys):
         given = F.col("key")[name]
         told[f"k{i}"] = given.try_cast(schema[f"k{i}"].dataType)
         unclear.append(given.isNotNull() & told[f"k{i}"].isNull())
-    clear = ~(asks & F.coalesce(reduce(or_, unclear), F.lit(False)))
+    known = F.col("kind").isin("final", "prod", "punctuation") & F.col(_UNREAD).isNull()
+    known &= asks | F.col("key").isNull()
+    clear = known & ~(asks & F.coalesce(reduce(or_, unclear), F.lit(False)))
     return _elements(_commands(spark, control).filter(clear), told, schema)
 
 

@@ -106,7 +106,7 @@ def framed(
     layout: Layout = applied.layout
     names = [f"k{i}" for i in range(len(layout.key_types))]
     cores = cores_of(rows.sparkSession)
-    shards = _shards(_size_of(rows) if scan is None else scan.rows.size * _UNPACKED, cores)
+    shards = _shards((_size_of(rows) if scan is None else scan.rows.size) * _UNPACKED, cores)
 
     def made(tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
         for shard, parts, found in _framed(Framer(layout, earliest), tables, shards):
