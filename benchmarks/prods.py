@@ -116,9 +116,9 @@ def _finals(spark: SparkSession, out: Path) -> DataFrame:
 def main() -> int:
     """Run it and print the table."""
     options = argparse.ArgumentParser()
-    options.add_argument("--rows", type=int, default=100_000_000)
+    options.add_argument("--rows", type=int, default=96_000_000)
     options.add_argument("--sensors", type=int, default=600)
-    options.add_argument("--each", type=int, default=2, help="how many files a micro-batch has")
+    options.add_argument("--each", type=int, default=4, help="how many files a micro-batch has")
     options.add_argument("--times", type=int, default=3, help="queries with prods, of each kind")
     options.add_argument("--shards", type=int, default=16)
     given = options.parse_args()
@@ -143,6 +143,11 @@ def main() -> int:
                     strict=True,
                 ):
                     known.extend(more)
+        if not all(differences for differences, _ in pairs.values()):
+            console.print(
+                "No micro-batch had prods and a neighbour without: there are too few of them. Give more --rows."
+            )
+            return 1
         first, *others = (_finals(spark, out) for out in outs.values())
         if not first.count() or any(
             not first.exceptAll(o).isEmpty() or not o.exceptAll(first).isEmpty() for o in others

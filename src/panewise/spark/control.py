@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -70,7 +71,7 @@ class Control:
         `control.prod()` asks for everything, `control.prod(until=50, sensor=7)` for what ends up to 50 of one sensor.
         """
         told = command("prod", until, key)
-        check_prod(self.folder, told["until"], key)
+        check_prod(self.folder, told["until"], told["key"] or {})
         self._write("prod", told["until"], told["key"])
 
     def clear(self) -> None:
@@ -198,8 +199,16 @@ def command(kind: str, until: Any, key: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(name: str, value: Any) -> str:
-    """The value of a key, as text that Spark casts to what the key is."""
+    """The value of a key, as text that Spark casts to what the key is.
+
+    >>> class Lane(int, Enum):
+    ...     FAST = 1
+    >>> _named("lane", Lane.FAST), _named("open", True), _named("speed", math.nan)
+    ('1', 'true', 'nan')
+    """
     match value:
+        case Enum():
+            return _named(name, value.value)
         case datetime() | date():
             return str(_written(value))
         case bool():
