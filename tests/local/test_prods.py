@@ -181,13 +181,6 @@ def test_a_measure_of_ones_own() -> None:
         assert told["early"][0]["accuracy"] == wanted
 
 
-def test_a_measure_that_is_none() -> None:
-    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True, accuracy=lambda *_: [1, 2, 3])
-    stream.feed(rows((1, 1)), clock=0, prod={})
-    with pytest.raises(pw.DataError, match=r"`accuracy` .* a finite number for each early value; of 1 it gave"):
-        stream.finish()
-
-
 def test_prods_may_begin_and_end_with_a_restart() -> None:
     """A state that took no note of when rows came goes on without; one that did keeps it."""
     plan = pw.tumbling_windows(10).at("t", pw.slack(100))
@@ -330,6 +323,59 @@ def test_a_clock_on_the_wall() -> None:
         assert schedule.tick(12 * 3_600_000_000 - 1) is None
         (told[zone],) = schedule.tick(12 * 3_600_000_000).to_pylist()  # type: ignore[union-attr]  # it is due
     assert {zone: at.hour for zone, at in told.items()} == {None: 12, "Asia/Tokyo": 21, "America/Los_Angeles": 4}
+
+
+@pytest.mark.parametrize("values", [[np.inf, 1.0], [np.inf, -np.inf], [1e308, 1e308, -1e308]])
+def test_no_answer_is_worth_a_query(values: list[float]) -> None:
+    """What is infinite, or no number, is final all the same, prodded or not."""
+    told = []
+    for prods in (None, True):
+        stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=prods)
+        stream.feed(pa.table({"t": [1] * len(values[:1]), "v": values[:1]}))
+        if prods:
+            stream.prod()
+        stream.feed(pa.table({"t": [2] * len(values[1:]), "v": values[1:]}))
+        told.append(stream.feed(final=True).column("total").to_pylist())
+    assert str(told[0]) == str(told[1])
+
+
+def test_a_measure_that_does_not_know() -> None:
+    """It is not counted, and the query goes on."""
+    plan = pw.tumbling_windows(10).at("t", pw.slack(0))
+    stream = LocalStream(plan, SUM, prods=True, accuracy=lambda early, final, seconds: np.full(len(early), np.nan))
+    stream.feed(rows((1, 1)))
+    stream.prod()
+    assert stream.feed(final=True).column("total").to_pylist() == [1]
+    assert stream.prods.accuracy["total"].count == 0
+
+
+@pytest.mark.parametrize(
+    ("measure", "said"),
+    [
+        ({"totl": lambda early, final, seconds: early}, r"`accuracy` \('totl'\): there is no such aggregate"),
+        (lambda early, final: early, r"`accuracy` .*tried on two of each, it failed"),
+        (lambda *_: [1, 2, 3], r"`accuracy` .*must give a number for each early value; of 2 it gave"),
+        (lambda early, final, seconds: 1.0, r"`accuracy` .*must give a number for each early value"),
+    ],
+)
+def test_measures_are_tried_before_anything_runs(measure: object, said: str) -> None:
+    with pytest.raises((pw.InputError, pw.DataError), match=said):
+        LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=True, accuracy=measure)
+
+
+@pytest.mark.parametrize("until", ["abc", float("nan"), True, 1 << 70])
+def test_what_is_no_instant(until: object) -> None:
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=True)
+    stream.feed(rows((1, 1)))
+    with pytest.raises(pw.InputError, match=r"`until` \(.*must be of type int64"):
+        stream.prod(until=until)
+    with pytest.raises(pw.InputError, match=r"`prod` \(5\) must say what it asks for"):
+        stream.feed(prod=5)  # type: ignore[arg-type]  # wrong on purpose
+
+
+def test_arrivals_are_times() -> None:
+    with pytest.raises(pw.InputError, match=r"which is no time"):
+        deliver(pw.tumbling_windows(10).at("t", pw.slack(0)), rows((1, 1), (2, 1)), SUM, arrival=[np.inf, 1.0])
 
 
 def test_another_stream_is_for_spark() -> None:

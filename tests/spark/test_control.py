@@ -69,8 +69,7 @@ def test_what_is_no_promise(until: Any) -> None:
     with pytest.raises(pw.InputError) as error:
         _written(until)
     assert str(error.value) == (
-        f"`until` ({until!r}) must be a datetime, a date or a finite number, as `at` is. "
-        "Give one, or call finish() to promise everything."
+        f"`until` ({until!r}) must be a datetime, a date or a finite number, as `at` is. Give one."
     )
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import tempfile
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import panewise as pw
 from conformance.executors import batch
 from conformance.test_transcripts import STORIES
 from conformance.transcripts import Story, differences
+from panewise.local.runner import apply_local
 from panewise.spark import framing
 from panewise.spark.batch import path_of
-from panewise.spark.framescan import frame_scan_of
+from panewise.spark.framescan import frame_scan_of, scan_of_files
+from panewise.spark.frametask import FrameTask
+from panewise.spark.parquet import Parquet
 from panewise.spark.source import apply
 from spark.tables import rows
 
@@ -97,6 +104,86 @@ def test_files(spark: SparkSession, tmp_path: Path, scheme: str, how: str) -> No
     df, plan = written(spark, tmp_path, laid(table, how)), PLANS[scheme].by("k").at("t")
     assert not isinstance(frame_scan_of(df, apply(plan, plan.asked(AGG), df).layout), str)
     same(spark, df, plan, table)
+
+
+def plan_text(df: DataFrame) -> str:
+    return str(df._jdf.queryExecution().executedPlan())  # the plan as text; the public way only prints it
+
+
+@pytest.mark.parametrize("scheme", ["threshold", "boundary", "longest", "delta", "gaps"])
+@pytest.mark.parametrize("how", ["touching", "jumbled"])
+def test_files_in_order(spark: SparkSession, tmp_path: Path, scheme: str, how: str) -> None:
+    """Row groups that meet at an instant, at which a key has rows on both sides; and rows in no order within each."""
+    table = readings(7)
+    seconds = pc.cast(pc.divide(pc.cast(table["t"], pa.int64()), 60_000_000), pa.int64())
+    table = table.set_column(1, "t", pc.multiply(seconds, 60_000_000).cast(pa.timestamp("us", "UTC")))
+    if how == "jumbled":
+        generator = np.random.default_rng(5)
+        order = np.concatenate([a + generator.permutation(300) for a in range(0, ROWS, 300)])
+        table = table.take(pa.array(order))
+    df, plan = written(spark, tmp_path, laid(table, "names")), PLANS[scheme].by("k").at("t", tie_break=["w", "v"])
+    same(spark, df, plan, table)
+    text, told = plan_text(plan.segments(df)), path_of(plan, df)
+    if scheme in ("threshold", "boundary", "longest"):
+        assert "they are in order, and no row is shuffled or sorted" in told
+        assert text.count("Exchange") == 1
+    else:
+        assert "are read again" in told
+        assert "BroadcastExchange" in text
+
+
+def test_what_statistics_say_must_hold(spark: SparkSession, tmp_path: Path) -> None:
+    """Files that have changed between a plan and its run are not taken for what they were."""
+    table = readings(7)
+    df, plan = written(spark, tmp_path, laid(table, "in order")), PLANS["threshold"].by("k").at("t")
+    found = plan.segments(df)
+    later = table.set_column(1, "t", pc.add(table["t"], pa.scalar(timedelta(days=1))))
+    written(spark, tmp_path, laid(later, "in order"))
+    with pytest.raises(Exception, match="changed while it was to be read"):
+        found.collect()
+
+
+def test_parts_that_overlap_in_spite_of_all() -> None:
+    """They are never joined to something wrong."""
+    plan = PLANS["threshold"].by("k").at("t")
+    seen = apply_local(plan, plan.asked(None), readings(7))
+    for certain in (True, False):
+        task = FrameTask(seen.layout, 1, certain)
+        batches = [batch for _ in range(2) for batch in task.made([(0, seen.rows)])]
+        if certain:
+            with pytest.raises(RuntimeError, match="Rows are not as the statistics of their row groups say"):
+                list(task.join(batches))
+        else:
+            assert not sum(len(batch) for batch in task.join(batches))
+
+
+@given(data=st.data())
+def test_work_is_dealt_once(data: st.DataObject) -> None:
+    """Whatever the row groups: each row has one task, and all rows of an instant have the same."""
+    steps = data.draw(st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=12))
+    cores, now, groups = data.draw(st.integers(1, 4)), 0, list[list[int]]()
+    for group in steps:
+        ats = list(itertools.accumulate(group, initial=now))[1:]
+        now = ats[-1] if ats else now
+        groups.append(data.draw(st.permutations(ats)))
+    shuffled = data.draw(st.booleans())
+    places = data.draw(st.permutations(range(len(groups)))) if shuffled else range(len(groups))
+    with tempfile.TemporaryDirectory() as folder:
+        schema, paths = pa.schema([("t", pa.int64()), ("v", pa.int64())]), []
+        for i, some in enumerate([list(places)[j : j + 3] for j in range(0, len(places), 3)]):
+            path = f"{folder}/{i}.parquet"
+            with pq.ParquetWriter(path, schema) as writer:
+                for place in some:
+                    writer.write_table(pa.table({"t": groups[place], "v": [place] * len(groups[place])}, schema))
+            paths.append((path, Path(path).stat().st_size))
+        plan = pw.threshold_frames("v > 0").at("t")
+        seen = apply_local(plan, plan.asked(None), schema.empty_table())
+        scan = scan_of_files(Parquet(tuple(paths), schema), seen.layout, seen.rows.schema)
+        tasks = [[row for _, t in scan.tables(work) for row in t.column("at").to_pylist()] for work in scan.work(cores)]
+    assert sorted(itertools.chain(*tasks)) == sorted(itertools.chain(*groups))
+    if scan.ordered:
+        assert list(itertools.chain(*tasks)) == sorted(itertools.chain(*groups))
+        assert all(a[-1] < b[0] for a, b in itertools.pairwise([task for task in tasks if task]))
 
 
 @pytest.mark.parametrize("scheme", ["threshold", "delta", "sum"])

@@ -63,6 +63,8 @@ def _named(keys: Sequence[str], known: Sequence[str] | None) -> dict[str, str]:
             raise InputError(f"`--key` ({text!r}) must name a key column and a value. Write it as sensor=7.")
         if known is not None and name not in known:
             raise InputError(f"`--key` ({text!r}): {name!r} is no key of the plan. {did_you_mean(name, known)}")
+        if name in found:
+            raise InputError(f"`--key` ({text!r}): {name!r} is named twice. Ask once for each value.")
         found[name] = value
     return found
 

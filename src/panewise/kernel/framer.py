@@ -115,6 +115,11 @@ class Framer:
     def __len__(self) -> int:
         return len(self._owner)
 
+    @property
+    def always_joins(self) -> bool:
+        """Whether parts that do not overlap can be joined, whatever is in them."""
+        return self._operator.forgets and self._rivals is None
+
     def cut(self) -> None:
         """What comes now is not known to follow what has come."""
         self._part[:] = -1

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panewise.errors import DataError, SpecError
+from panewise.errors import DataError, InputError, SpecError, did_you_mean
 from panewise.kernel.keys import codes, slots_of
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
@@ -60,12 +60,18 @@ KEPT = 16
 def accuracy(early: Array, final: Array, seconds: Array) -> Array:
     """How near early values are to final ones: max(0, 1 - |F - E| / |F|); of a final 0, whether the early one is too.
 
+    So it is of a final one that is infinite, or no number.
+
     >>> accuracy(np.array([110.0, 0.0, 1.0]), np.array([135.0, 0.0, 0.0]), np.zeros(3)).round(3).tolist()
     [0.815, 1.0, 0.0]
+    >>> accuracy(np.array([np.inf, 1.0, np.nan]), np.array([np.inf, np.inf, np.nan]), np.zeros(3)).tolist()
+    [1.0, 0.0, 1.0]
     """
-    zero = final == 0
-    off = np.abs(final - early) / np.where(zero, 1, np.abs(final))
-    return np.asarray(np.where(zero, early == 0, np.maximum(0.0, 1.0 - off)), np.float64)
+    exact = (final == 0) | ~np.isfinite(final)
+    same = (early == final) | (np.isnan(early) & np.isnan(final))
+    with np.errstate(invalid="ignore", over="ignore"):
+        off = np.abs(final - early) / np.where(exact, 1, np.abs(final))
+        return np.asarray(np.where(exact | np.isnan(off), same, np.maximum(0.0, 1.0 - off)), np.float64)
 
 
 class Asked:
@@ -402,9 +408,6 @@ class Ledger:
 def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measure) -> pa.Array:
     """Accuracies; what is no number is right or wrong, and where only one of the two is there, it is wrong."""
     numbers = pa.types.is_integer(early.type) or pa.types.is_floating(early.type) or pa.types.is_decimal(early.type)
-    if numbers and not early.null_count and not final.null_count:
-        a, b = (np.asarray(each.cast(pa.float64())) for each in (early, final))
-        return pa.array(_measured(measure, a, b, seconds))
     absent = np.asarray(pc.and_(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
     lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
     if numbers:
@@ -415,14 +418,33 @@ def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measu
     else:
         same = pc.fill_null(pc.equal(early, final), False)
         found = np.asarray(same.to_numpy(zero_copy_only=False), np.float64)
-    return pa.array(np.where(lone, 0.0, found), mask=absent)
+    # what a measure does not know is not counted: no answer is worth a query
+    return pa.array(np.where(lone, 0.0, found), mask=absent | (~lone & ~np.isfinite(found)))
 
 
 def _measured(measure: Measure, early: Array, final: Array, seconds: Array) -> Array:
     found = np.asarray(measure(early, final, seconds), np.float64)
-    if found.shape != early.shape or not np.isfinite(found).all():
+    if found.shape != early.shape:
         raise DataError(
-            f"`accuracy` ({getattr(measure, '__name__', measure)}) must give a finite number for each early value; of "
+            f"`accuracy` ({getattr(measure, '__name__', measure)}) must give a number for each early value; of "
             f"{len(early)} it gave {found.tolist()[:5] if found.ndim else found.item()}. Make it work on arrays."
         )
     return found
+
+
+def check_measures(given: Any, names: Sequence[str]) -> None:
+    """Refuse measures of aggregates that there are not, and those that do not work on arrays."""
+    measures: dict[str, Measure] = given if isinstance(given, dict) else {} if given is None else {"": given}
+    for name, measure in measures.items():
+        if name and name not in names:
+            raise InputError(f"`accuracy` ({name!r}): there is no such aggregate. {did_you_mean(name, names)}")
+        some = np.array([1.0, 2.0])
+        try:
+            _measured(measure, some, some + 1, some)
+        except DataError:
+            raise
+        except Exception as e:
+            raise InputError(
+                f"`accuracy` ({getattr(measure, '__name__', measure)}) must be a function of early values, final "
+                f"values and the seconds between them, as arrays; tried on two of each, it failed: {e}. Correct it."
+            ) from e

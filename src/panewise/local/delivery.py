@@ -198,7 +198,11 @@ def _arrived(plan: PlanSpec, rows: pa.Table, arrival: Seconds | None, delay: flo
         raise InputError(f"`arrival` has {len(arrived):,} times for {len(rows):,} rows. Give one for each row.")
     if more.shape not in ((), arrived.shape):
         raise InputError(f"`delay` has {more.size:,} times for {len(rows):,} rows. Give one for all, or one for each.")
-    return np.asarray(arrived + more)
+    found = np.asarray(arrived + more)
+    if not np.isfinite(found).all():
+        wrong = found[~np.isfinite(found)][0]
+        raise InputError(f"`arrival` and `delay` give {wrong} for a row, which is no time. Give finite seconds.")
+    return found
 
 
 def _where(given: object, rows: pa.Table) -> Array:

@@ -20,7 +20,7 @@ from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
 from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, UNSURE, Packer
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.prod import without_told
+from panewise.kernel.prod import check_measures, without_told
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
 from panewise.kernel.windows import grid_of
@@ -97,6 +97,8 @@ class LocalStream:
                 "as feed(prod=...)."
             )
         self._prods = first_of(self._given) if self._rest else self._given
+        if self._prods is not None:
+            check_measures(self._prods.accuracy, [name for name, _ in self._calls])
         self._set_aside = checked_set_aside(set_aside, plan.scheme, self._given)
         self._state: list[bytes | None] = [None] * shards
         self._lasting: list[Shard] | None = [] if lasting else None
@@ -237,7 +239,11 @@ class LocalStream:
 
     def _asked(self, prod: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]]:
         """Prods as elements."""
-        asked = [] if prod is None else [prod] if isinstance(prod, Mapping) else [*prod]
+        asked = [] if prod is None else [prod] if isinstance(prod, Mapping) else prod
+        if not isinstance(asked, (list, tuple)) or not all(isinstance(each, Mapping) for each in asked):
+            raise InputError(
+                f"`prod` ({prod!r}) must say what it asks for. Give a dict, such as {{'until': 50}}; or some."
+            )
         if asked and self._prods is None:
             raise SpecError("`prod`: the stream was not told that there are any. Give it `prods=True`.")
         found = []
@@ -322,8 +328,21 @@ def with_control(
         control.append({"kind": TICK, "clock": _micros(clock)})
     if final:
         control.append({"kind": FINAL})
-    more = [pa.array([row.get(field.name) for row in control], field.type) for field in elements.schema]
+    more = [_control(field, [row.get(field.name) for row in control]) for field in elements.schema]
     return pa.concat_tables([elements, pa.Table.from_arrays(more, schema=elements.schema)])
+
+
+def _control(field: pa.Field, values: list[Any]) -> pa.Array:
+    try:
+        if field.name == "at" and any(isinstance(value, bool) or value != value for value in values):
+            raise ValueError("it is no instant")
+        return pa.array(values, field.type)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        given = next(value for value in values if value is not None)
+        name = "`until`" if field.name == "at" else "`prod`"
+        raise InputError(
+            f"{name} ({given!r}) must be of type {field.type}, as the rows have it. Give such a one."
+        ) from None
 
 
 def tagged(

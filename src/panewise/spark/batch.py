@@ -10,8 +10,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from panewise.kernel.sequence import Layout
 from panewise.spark.follow import bounded, follow_of, followed
-from panewise.spark.framescan import frame_scan_of
-from panewise.spark.framing import framed, one_pass, why_not_framed
+from panewise.spark.framescan import FrameScan, frame_scan_of
+from panewise.spark.framing import framed, framed_files, is_certain, is_few, one_pass, why_not_framed
 from panewise.spark.source import apply
 from panewise.spark.windows import windows
 from panewise.spec.aggregates import Aggregates
@@ -52,34 +52,39 @@ def _segments(
     plan: PlanSpec, df: DataFrame, agg: Aggregates | None, observation: Observation | None, emit: Emit
 ) -> DataFrame:
     applied = apply(plan, plan.asked(agg), df, emit)
-    rows = observed = applied.df
-    if observation is not None:
-        observed = rows.observe(
-            observation, F.count(F.lit(1)).alias("rows"), F.count_if(F.col("at").isNull()).alias("null_at")
-        )
     layout = applied.layout
-    rows, observed = rows.filter("at is not null"), observed.filter("at is not null")
-    if isinstance(plan.scheme, WindowScheme):
-        return windows(applied, observed, result_schema(layout, applied.keys))
     result = result_schema(layout, applied.keys)
-    if why_not_framed(layout, df):
-        return one_pass(applied, observed, result)
-    # what is observed must pass through Spark
-    scan = frame_scan_of(df, layout) if observation is None else ""
-    return framed(applied, rows, observed, result, None if isinstance(scan, str) else scan)
+    why, scan = ("windows", "") if isinstance(plan.scheme, WindowScheme) else _way(layout, df, observation is not None)
+    if not why and isinstance(scan, FrameScan):
+        return framed_files(applied, df.sparkSession, scan, result)
+    rows = observed = applied.df.filter("at is not null")
+    if observation is not None:
+        counts = F.count(F.lit(1)).alias("rows"), F.count_if(F.col("at").isNull()).alias("null_at")
+        observed = applied.df.observe(observation, *counts).filter("at is not null")
+    if isinstance(plan.scheme, WindowScheme):
+        return windows(applied, observed, result)
+    return one_pass(applied, observed, result) if why else framed(applied, rows, observed, result)
+
+
+def _way(layout: Layout, df: DataFrame, observed: bool = False) -> tuple[str, FrameScan | str]:
+    """Why rows are shuffled and sorted, if they are; and the files that workers read, or why Spark reads them."""
+    why, scan = why_not_framed(layout, df.sparkSession), "what is observed must pass through Spark"
+    found = scan if why or observed else frame_scan_of(df, layout)
+    return why or is_few(df, found), found
 
 
 def path_of(plan: PlanSpec, df: DataFrame, agg: Aggregates | None = None) -> str:
     """Which way the rows of a DataFrame go, and why."""
     if isinstance(plan.scheme, WindowScheme):
         return ""
-    layout = apply(plan, plan.asked(agg), df).layout
-    why = why_not_framed(layout, df)
+    why, scan = _way(apply(plan, plan.asked(agg), df).layout, df)
     if why:
         return f"all rows are shuffled by key and sorted: {why}"
-    scan = frame_scan_of(df, layout)
     again = "rows of keys whose parts overlap, or do not meet, are read again, shuffled and sorted"
     if isinstance(scan, str):
         return f"Spark reads rows ({scan}), and they are framed where they lie; {again}"
     files = len(scan.rows.files)
-    return f"scan lane: {files:,} Parquet file{'s' if files > 1 else ''}, read and framed by Python workers; {again}"
+    told = f"scan lane: {files:,} Parquet file{'s' if files > 1 else ''}, read and framed by Python workers; "
+    if is_certain(scan):
+        return told + "they are in order, and no row is shuffled or sorted"
+    return told + again

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from enum import Enum
+from numbers import Integral, Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from panewise.errors import InputError, did_you_mean
@@ -37,6 +38,8 @@ _READERS: dict[str, Callable[[str], object]] = {
     "boolean": lambda text: {"true": True, "false": False}[text.lower()],
 }
 """What reads the text of a value, by the type that it must be."""
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+_TIMES = ("timestamp", "timestamp_ntz", "date")
 
 
 class Control:
@@ -59,7 +62,7 @@ class Control:
         A datetime with a time zone is that instant. One without is a time on the wall, as in Spark SQL: itself where
         `at` is a timestamp_ntz, and in the session's time zone where it is a timestamp.
         """
-        self._write("punctuation", _written(until))
+        self._write("punctuation", _written(until, ", or call finish() to promise everything"))
 
     def finish(self) -> None:
         """Promise that no more rows come at all: everything is closed, and rows that come nevertheless are late."""
@@ -139,17 +142,21 @@ def _refused(query: Mapping[str, Any], until: object, key: Mapping[str, object])
 def _fits(kind: str, value: object) -> bool:
     """Whether a value is one of a type, by its name.
 
-    >>> _fits("bigint", "7"), _fits("bigint", "7x"), _fits("timestamp", 50), _fits("date", date(2024, 1, 1))
+    >>> _fits("bigint", "7"), _fits("bigint", "7x"), _fits("timestamp", 20240101), _fits("date", date(2024, 1, 1))
     (True, False, False, True)
+    >>> _fits("int", "2147483647"), _fits("int", 2147483648)
+    (True, False)
     """
-    read = _READERS.get(kind.split("(")[0])
+    read, bits = _READERS.get(kind.split("(")[0]), _BITS.get(kind)
     if read is None:
         return True
+    if kind in _TIMES and not isinstance(value, (str, date)):
+        return False
     try:
-        read(str(value))
+        found = read(str(value))
     except (ValueError, KeyError):
         return False
-    return True
+    return bits is None or -(1 << bits) <= cast(int, found) < 1 << bits
 
 
 def remember(folder: str) -> None:
@@ -213,7 +220,7 @@ def _named(name: str, value: Any) -> str:
             return str(_written(value))
         case bool():
             return str(value).lower()
-        case str() | int() | float():
+        case str() | Integral() | Real():
             return str(value)
     raise InputError(
         f"`{name}` ({value!r}) must be the value of a key: text, a number, a boolean or a time. "
@@ -221,8 +228,8 @@ def _named(name: str, value: Any) -> str:
     )
 
 
-def _written(until: Any) -> str | int | float:
-    """A promise as JSON has it.
+def _written(until: Any, instead: str = "") -> str | int | float:
+    """An instant as JSON has it.
 
     >>> _written(datetime(2024, 1, 1, 8, tzinfo=UTC)), _written(date(2024, 1, 1)), _written(5.0), _written(0.5)
     ('2024-01-01T08:00:00.000000Z', '2024-01-01', 5, 0.5)
@@ -236,12 +243,12 @@ def _written(until: Any) -> str | int | float:
             return until.isoformat()
         case bool():
             pass
-        case int() if -_LONG <= until < _LONG:
-            return until
-        case float() if math.isfinite(until):
+        case Integral() if -_LONG <= int(until) < _LONG:
+            return int(until)
+        case Real() if math.isfinite(until):
             # a whole one fits an integer `at` too
-            return int(until) if until.is_integer() and abs(until) < _LONG else until
+            number = float(until)
+            return int(number) if number.is_integer() and abs(number) < _LONG else number
     raise InputError(
-        f"`until` ({until!r}) must be a datetime, a date or a finite number, as `at` is. "
-        "Give one, or call finish() to promise everything."
+        f"`until` ({until!r}) must be a datetime, a date or a finite number, as `at` is. Give one{instead}."
     )

@@ -25,6 +25,7 @@ from panewise.kernel.matching import gathered_by_shard
 from panewise.kernel.sequence import Layout
 from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
+from panewise.spark.control import describe
 from panewise.spark.elements import commands, ticks, with_clocks
 from panewise.spark.fill_shard import FillProcessor
 from panewise.spark.filling import AppliedFilling, apply_filling
@@ -118,6 +119,7 @@ def _filled(
         said = [each.promised for each in fills]
         time = next((kind for kind in said if not isinstance(kind, T.DateType)), said[0])
         told = commands(source.sparkSession, options.control, fills[0].df.schema, time)
+        describe(options.control, {}, time.simpleString(), False)
         # where it was in older checkpoints: behind the first source
         pages.insert(1 + live, packed(told, fills[0].layout, count, side=EVERY))
     layouts = tuple(each.layout for each in fills)

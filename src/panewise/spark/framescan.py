@@ -1,28 +1,51 @@
 """The scan lane of frames: where rows are nothing but Parquet files, Python workers read and frame them.
 
-What is not certain to mean the same on Arrow as in Spark takes the general path, and `explain` says why.
+Row groups are dealt to tasks. Where their statistics say that each begins when the one before has ended, a task has the
+rows of a stretch of time, all in order: no key can have rows in it that another task should have seen. What is not
+certain to mean the same on Arrow as in Spark takes the general path, and `explain` says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import DataError, InputError
+from panewise.kernel.page import Array, in_one
+from panewise.kernel.progress import aligned
 from panewise.kernel.sequence import Layout
 from panewise.local.runner import apply_local
-from panewise.spark.parquet import Parquet, Unit
+from panewise.spark.parquet import Group, Parquet
 from panewise.spark.scan import as_spark_has, files_of, two_rows, why_not
 from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FrameScan", "frame_scan_of"]
+__all__ = ["FrameScan", "Work", "frame_scan_of", "scan_of_files"]
+
+_WHOLE = 1 << 22
+"""How many rows a row group has at most that may be put in order as a whole."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task reads: row groups, each with a number that changes where it may not follow the one before."""
+
+    groups: tuple[tuple[str, int], ...]
+    numbers: tuple[int, ...]
+    earliest: bool
+    """Whether no other has earlier rows."""
+    since: Any = None
+    until: Any = None
+    """From which instant on rows are taken, and before which; None for all."""
+    spans: Array | None = None
+    """Between which instants the rows of each group are, where that is relied on."""
 
 
 @dataclass(frozen=True)
@@ -31,22 +54,106 @@ class FrameScan:
 
     rows: Parquet
     layout: Layout
-    order: Mapping[str, int]
-    """A number for each file, the same where files follow one another; 0 where nothing is before."""
+    elements: pa.Schema
+    """Of what the operator sees."""
+    at: str
+    groups: tuple[Group, ...]
+    spans: Array | None
+    """From when to when the rows of each group are; None where some do not say."""
 
-    def is_earliest(self, units: Sequence[Unit]) -> bool:
-        """Whether no other units have earlier rows."""
-        first = self.rows.files[0][0]
-        return self.order[first] == 0 and units[0][:2] == (first, 0.0)
+    @property
+    def ordered(self) -> bool:
+        """Whether each group begins when the one before has ended, or at that instant."""
+        if self.spans is None or any(group.rows > _WHOLE for group in self.groups):
+            return False
+        return bool((self.spans[1:, 0] >= self.spans[:-1, 1]).all())
 
-    def tables(self, units: Sequence[Unit]) -> Iterator[tuple[int, pa.Table]]:
-        """What the operator sees of the rows of these files, and a number that changes where they may not follow."""
-        for unit in units:
-            for table in self.rows.read([unit]):
+    def work(self, cores: int) -> list[Work]:
+        """What each task reads, of about the same size."""
+        sizes = np.array([group.size for group in self.groups])
+        count = min(self.rows.count(cores), len(sizes))
+        place = (np.cumsum(sizes) - sizes / 2) / max(sizes.sum(), 1) * count
+        edges = np.searchsorted(np.minimum(place.astype(np.int64), count - 1), np.arange(count + 1))
+        edges = np.unique(edges)
+        pairs = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
+        return [self._between(*pair) for pair in pairs] if self.ordered else self._apart(pairs)
+
+    def _between(self, first: int, last: int) -> Work:
+        """Those of a stretch of time; the instant at which it begins may have rows in groups before."""
+        assert self.spans is not None
+        since = self.spans[first, 0] if first else None
+        until = self.spans[last, 0] if last < len(self.groups) else None
+        while first and self.spans[first - 1, 1] == since:
+            first -= 1
+        groups = tuple((group.path, group.number) for group in self.groups[first:last])
+        return Work(groups, (0,) * len(groups), since is None, since, until, self.spans[first:last])
+
+    def _apart(self, pairs: Sequence[tuple[int, int]]) -> list[Work]:
+        """Those next to each other; a file goes on from the one before if it has nothing earlier."""
+        begins, number, numbers, latest = self._begins(), 0, [], None
+        for i, group in enumerate(self.groups):
+            if i and group.path != self.groups[i - 1].path:
+                number += latest is None or begins[group.path] < latest
+            numbers.append(number)
+            if self.spans is not None:
+                latest = self.spans[i, 1] if latest is None else max(latest, self.spans[i, 1])
+        groups = [(group.path, group.number) for group in self.groups]
+        known = self.spans is not None
+        return [Work(tuple(groups[a:b]), tuple(numbers[a:b]), known and a == 0) for a, b in pairs]
+
+    def _begins(self) -> dict[str, Any]:
+        """The earliest instant of each file."""
+        found: dict[str, Any] = {}
+        for group, span in zip(self.groups, () if self.spans is None else self.spans, strict=False):
+            found[group.path] = min(span[0], found.get(group.path, span[0]))
+        return found
+
+    def in_time(self) -> FrameScan:
+        """The same, by time if that puts all rows in order; else the files by their beginnings."""
+        if self.spans is None:
+            return self
+        found = self._placed(np.lexsort((self.spans[:, 1], self.spans[:, 0])))
+        begins = self._begins()
+        order = np.argsort(np.array([begins[group.path] for group in self.groups]), kind="stable")
+        return found if found.ordered else self._placed(order)
+
+    def _placed(self, order: Array) -> FrameScan:
+        assert self.spans is not None
+        return replace(self, groups=tuple(self.groups[i] for i in order.tolist()), spans=self.spans[order])
+
+    def tables(self, work: Work) -> Iterator[tuple[int, pa.Table]]:
+        """What the operator sees of the rows, and a number that changes where they may not follow."""
+        read = self.rows.read_groups(work.groups)
+        for i, (number, tables) in enumerate(zip(work.numbers, read, strict=True)):
+            for table in tables if work.spans is None else self._in_order(tables, work, i):
                 found = apply_local(self.layout.plan, self.layout.agg, table).rows
                 if found.column("at").null_count:
                     found = found.filter(pc.is_valid(found.column("at")))
-                yield self.order[unit[0]], found
+                yield number, found
+
+    def _in_order(self, tables: Iterator[pa.Table], work: Work, i: int) -> Iterator[pa.Table]:
+        """The rows of a group that a task is to read, by `at`, as they stand where that is the same."""
+        whole = pa.concat_tables([self.rows.schema.empty_table(), *tables]).combine_chunks()
+        if whole.column(self.at).null_count:
+            whole = whole.filter(pc.is_valid(whole.column(self.at))).combine_chunks()
+        at = self._numbers(in_one(whole.column(self.at)))
+        if (at[1:] < at[:-1]).any():
+            order = np.argsort(at, kind="stable")
+            whole, at = whole.take(pa.array(order)), at[order]
+        assert work.spans is not None
+        if len(at) and (at[0] < work.spans[i, 0] or at[-1] > work.spans[i, 1]):
+            path, number = work.groups[i]
+            raise DataError(
+                f"`{path}` has rows beyond what row group {number} says of {self.at!r}: it has changed while it was to "
+                "be read, or its statistics are wrong. Read the files anew, or write them anew."
+            )
+        first = 0 if work.since is None else int(np.searchsorted(at, work.since))
+        last = len(at) if work.until is None else int(np.searchsorted(at, work.until))
+        if first < last:
+            yield whole.slice(first, last - first)
+
+    def _numbers(self, at: pa.Array) -> Array:
+        return self.layout.progress.numbers(aligned(at, self.layout.at_type))
 
 
 def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
@@ -60,14 +167,30 @@ def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
     if isinstance(rows, str):
         return rows
     try:
-        found = apply_local(plan, calls, two_rows(rows.schema)).layout
+        tried = apply_local(plan, calls, two_rows(rows.schema))
     except (InputError, DataError, pa.ArrowException) as e:
         return why_not(e)
-    if not _alike(found, layout):
+    if not _alike(tried.layout, layout):
         return "types differ from those of Spark"
-    (at,) = (name for name in rows.schema.names if name.lower() == plan.ordered_by.lower())
-    files, order = rows.in_order(at)
-    return FrameScan(files, layout, order)
+    return scan_of_files(rows, layout, tried.rows.schema)
+
+
+def scan_of_files(rows: Parquet, layout: Layout, seen: pa.Schema) -> FrameScan:
+    """How workers read files; the operator sees columns of these types."""
+    at = next(name for name in rows.schema.names if name.lower() == layout.plan.ordered_by.lower())
+    groups = rows.groups(at)
+    spans = _spans(groups, layout, rows.schema.field(at).type)
+    elements = pa.schema(list(zip(seen.names, as_spark_has(seen.types), strict=True)))
+    return FrameScan(rows, layout, elements, at, tuple(groups), spans).in_time()
+
+
+def _spans(groups: Sequence[Group], layout: Layout, kind: pa.DataType) -> Array | None:
+    """From when to when the rows of each group are; None if some do not say, or may have what is no number."""
+    known = [group.span for group in groups if group.span is not None]
+    if len(known) < len(groups) or not known or pa.types.is_floating(kind):
+        return None
+    numbers = [layout.progress.numbers(aligned(each.cast(kind, safe=False), layout.at_type)) for each in known]
+    return np.array(numbers)
 
 
 def _alike(found: Layout, layout: Layout) -> bool:

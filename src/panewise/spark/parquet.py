@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
@@ -28,10 +32,21 @@ from panewise.errors import DataError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Parquet", "Unit", "parquet_of", "relation_of", "span", "unsettled"]
+__all__ = ["Group", "Parquet", "Unit", "parquet_of", "relation_of", "span", "unsettled"]
 
 Unit = tuple[str, float, float]
 """A file, and which part of its rows, from 0 to 1."""
+
+
+class Group(NamedTuple):
+    """A row group: its file and number, how many rows it has, of how many bytes, and from which value to which."""
+
+    path: str
+    number: int
+    rows: int
+    size: float
+    span: pa.Array | None
+
 
 _BATCH_ROWS = 1 << 19
 _LEAST, _MOST = 4 << 20, 128 << 20
@@ -71,29 +86,19 @@ class Parquet:
         """Bytes of all files."""
         return sum(size for _, size in self.files)
 
-    def in_order(self, name: str) -> tuple[Parquet, dict[str, int]]:
-        """Files by the first value of a column, and a number for each, the same for files that follow one another.
+    def groups(self, name: str) -> list[Group]:
+        """The row groups of all files, and what they say of the values of a column."""
+        with ThreadPoolExecutor(8) as pool:
+            work = map if len(self.files) <= _FEW else pool.map
+            return [group for groups in work(partial(_groups_of, name), self.files) for group in groups]
 
-        0 is for those before which there is nothing; where some do not say, there is no such number.
-        """
-        found = [_span_of(path, name) for path, _ in self.files]
-        spans = [span for span in found if span is not None]
-        if len(spans) < len(found):
-            return self, {path: i + 1 for i, (path, _) in enumerate(self.files)}
-        order = sorted(range(len(spans)), key=lambda i: spans[i])
-        number: dict[str, int] = {}
-        files, latest = tuple(self.files[i] for i in order), None
-        for i in order:
-            low, high = spans[i]
-            # the keys of one instant may lie in two files; of one key they are found to be tied
-            follows = latest is None or low >= latest
-            number[self.files[i][0]] = (max(number.values(), default=0)) + (0 if follows else 1)
-            latest = high if latest is None else max(latest, high)
-        return replace(self, files=files), number
+    def count(self, cores: int) -> int:
+        """How many tasks read them: as many for each core."""
+        return cores * min(max(self.size // (cores * _EACH_BYTES), 1), _EACH)
 
     def tasks(self, cores: int) -> list[list[Unit]]:
         """Units of work, dealt to tasks: each has a stretch of files next to each other."""
-        count = min(max(self.size // _EACH_BYTES, cores), _EACH * cores)
+        count = self.count(cores)
         size_of_unit = min(max(self.size // (_EACH * count), _LEAST), _MOST)
         units: list[tuple[Unit, float]] = []
         for path, size in self.files:
@@ -110,24 +115,42 @@ class Parquet:
     def read(self, units: Sequence[Unit], wanted: Callable[[Any, int], bool] | None = None) -> Iterator[pa.Table]:
         """The rows of these files, but for row groups that are not wanted."""
         for path, begin, end in units:
-            said = self.folders.get(path, {})
-            stored = [field.name for field in self.schema if field.name not in said]
-            with _opened(path) as file:
-                why = _unlike(file, self.schema, said)
-                if why:
-                    raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
+            with self._checked(path) as file:
                 groups = [i for i in _groups(file.metadata, begin, end) if wanted is None or wanted(file, i)]
-                if not groups:
-                    continue
-                # what is read is decoded by this thread: Spark has a task for every core
-                for batch in file.iter_batches(_BATCH_ROWS, groups, stored, use_threads=False):
-                    columns = [
-                        pa.repeat(pa.scalar(said[field.name], field.type), len(batch))
-                        if field.name in said
-                        else batch.column(field.name).cast(field.type)
-                        for field in self.schema
-                    ]
-                    yield pa.Table.from_arrays(columns, schema=self.schema)
+                yield from self._rows(file, path, groups)
+
+    def read_groups(self, groups: Iterable[tuple[str, int]]) -> Iterator[Iterator[pa.Table]]:
+        """The rows of row groups, one group after another."""
+        for path, some in groupby(groups, key=itemgetter(0)):
+            with self._checked(path) as file:
+                for _, number in some:
+                    yield self._rows(file, path, [number])
+
+    @contextmanager
+    def _checked(self, path: str) -> Iterator[Any]:
+        sizes = dict(self.files)
+        with _opened(path) as file:
+            why = _unlike(file, self.schema, self.folders.get(path, {}))
+            if Path(path).stat().st_size != sizes[path]:
+                why = f"it had {sizes[path]:,} bytes"
+            if why:
+                raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
+            yield file
+
+    def _rows(self, file: Any, path: str, groups: Sequence[int]) -> Iterator[pa.Table]:
+        said = self.folders.get(path, {})
+        stored = [field.name for field in self.schema if field.name not in said]
+        if not groups:
+            return
+        # what is read is decoded by this thread: Spark has a task for every core
+        for batch in file.iter_batches(_BATCH_ROWS, groups, stored, use_threads=False):
+            columns = [
+                pa.repeat(pa.scalar(said[field.name], field.type), len(batch))
+                if field.name in said
+                else batch.column(field.name).cast(field.type)
+                for field in self.schema
+            ]
+            yield pa.Table.from_arrays(columns, schema=self.schema)
 
 
 def _opened(path: str) -> Any:
@@ -159,14 +182,13 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
     return None
 
 
-def _span_of(path: str, name: str) -> tuple[Any, Any] | None:
-    """The least and the largest value of a column in a file, if they are known."""
-    with _opened(path) as file:
-        found = [span(file, group, name) for group in range(file.metadata.num_row_groups)]
-    known = [each.to_pylist() for each in found if each is not None]
-    if not known or len(known) < len(found) or any(value is None or value != value for each in known for value in each):
-        return None
-    return min(low for low, _ in known), max(high for _, high in known)
+def _groups_of(name: str, file: tuple[str, int]) -> list[Group]:
+    path, size = file
+    with _opened(path) as opened:
+        metadata = opened.metadata
+        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        share = size / max(sum(rows), 1)
+        return [Group(path, i, count, count * share, span(opened, i, name)) for i, count in enumerate(rows) if count]
 
 
 def relation_of(df: DataFrame) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -60,11 +60,16 @@ class Dealt:
 class Applied:
     """A DataFrame that holds just what the operator sees, and the layout of it."""
 
-    df: DataFrame
+    select: Callable[[], DataFrame]
     layout: Layout
     keys: tuple[T.StructField, ...]
     order: tuple[str, ...]
     """The columns that order the rows of a key."""
+
+    @cached_property
+    def df(self) -> DataFrame:
+        """The rows; to have Spark look at them takes time, so they are selected where they are used."""
+        return self.select()
 
 
 def named(name: str) -> str:
@@ -381,5 +386,7 @@ def apply(
                 columns |= {f"k{i}": F.when(~asks, owner) for i, owner in enumerate(owners)}
     elif promises is not None:
         source.df = source.df.filter(~promises)
-    rows = source.df.select(*(column.alias(name) for name, column in columns.items()))
-    return Applied(rows, layout, fields, tuple(ordering))
+    return Applied(
+        lambda: source.df.select(*(column.alias(name) for name, column in columns.items())),
+        layout, fields, tuple(ordering),
+    )  # fmt: skip

@@ -19,6 +19,7 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.pack import Packer
+from panewise.kernel.prod import check_measures
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION
 from panewise.spark.batch import result_schema
@@ -182,6 +183,8 @@ def _segments(
     for asked, name in ((late, "late"), (passes, PUNCTUATION)):
         if asked:
             check_name(name, (*plan.keys, *(name for name, _ in calls)))
+    if prods is not None:
+        check_measures(prods.accuracy, [name for name, _ in calls])
     applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
     layout = replace(applied.layout, set_aside=set_aside)
     # a lull is a micro-batch too: a clock makes them, but Spark's own would make a replay one single micro-batch

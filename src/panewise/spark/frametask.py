@@ -1,0 +1,157 @@
+"""What tasks do for frames of what is stored: frame the rows that they have, and join parts by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from panewise.kernel.framer import Framer
+from panewise.kernel.joiner import Joiner
+from panewise.kernel.page import in_one
+from panewise.kernel.parts import Parts
+from panewise.kernel.sequence import Layout
+from panewise.spark.worker import settle
+
+__all__ = ["EVERY", "PARTS", "FrameTask"]
+
+PARTS, EVERY = ("shard", "parts", "found"), "every"
+_ROWS = 1 << 17
+"""How many rows are gathered before they are framed."""
+_HELD = 1 << 18
+"""How many parts a task holds before it sends them."""
+_HEADS = 1 << 22
+"""How many rows heads have before a task sends its parts."""
+_FEW = 8
+"""Where parts have fewer rows, there is little in framing them first."""
+_SENT = 1 << 16
+"""How many segments are sent at a time."""
+_BACKWARD = 32
+"""Where time goes back more often than once in so many rows, rows are in no order, and a pass over sorted ones is
+cheaper."""
+Sent = tuple[int, bytes | None, bytes | None]
+"""A shard, its parts without what is found, and that; neither, where rows are in no order."""
+
+
+@dataclass(frozen=True)
+class FrameTask:
+    """The stages of a plan, by so many shards; with `certain` order all parts can be joined, and there is no other."""
+
+    layout: Layout
+    shards: int
+    certain: bool = False
+
+    def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows as Spark has them, with their `source`, as parts."""
+        return self.made(_by_source(batches))
+
+    def made(self, tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
+        """Rows of sources as parts."""
+        for shard, parts, found in _framed(Framer(self.layout, earliest), tables, self.shards):
+            columns = [pa.array([shard], pa.int32()), pa.array([parts], pa.binary()), pa.array([found], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, names=list(PARTS))
+        settle("frame")
+
+    def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Parts as segments."""
+        emitter = self.layout.emitter
+        for joiner in _joiners(self.layout, batches):
+            if joiner is not None:
+                columns, found, bad = joiner.run()
+                if self.certain and len(bad):
+                    raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
+                for first in range(0, len(found), _SENT):
+                    yield emitter.batch(columns, found.slice(first, _SENT))
+        settle("join")
+
+    def name(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The keys whose parts can't be joined; or `every`."""
+        names = [EVERY, *(f"k{i}" for i in range(len(self.layout.key_types)))]
+        # left out here, and not by Spark, which would then compute the parts twice
+        for joiner in _joiners(self.layout, (batch.select(["shard", "parts"]) for batch in batches)):
+            if joiner is None:
+                nobody = [pa.nulls(1, kind) for kind in self.layout.key_types]
+                yield pa.RecordBatch.from_arrays([pa.array([True]), *nobody], names=names)
+                continue
+            columns, _, bad = joiner.run(check=True)
+            if len(bad):
+                named = [column.take(pa.array(bad)) for column in columns]
+                yield pa.RecordBatch.from_arrays([pa.array(np.zeros(len(bad), bool)), *named], names=names)
+
+
+def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.Table]]:
+    """Rows, and where they are from."""
+    for batch in batches:
+        sources = batch.column("source").to_numpy()
+        rows = pa.Table.from_batches([batch]).drop_columns(["source"])
+        edges = np.concatenate([[0], np.flatnonzero(np.diff(sources)) + 1, [len(batch)]])
+        for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+            if first < last:
+                yield sources[first], rows.slice(first, last - first)
+
+
+def _pages(tables: Iterable[tuple[object, pa.Table]]) -> Iterator[tuple[bool, pa.Table]]:
+    """Rows, and before those of another source a word of it; an `at` that comes several times is in one page."""
+    before, held, count = None, list[pa.Table](), 0
+    for source, table in tables:
+        if source != before:
+            if held:
+                yield False, pa.concat_tables(held)
+            held, count = [], 0
+            before = source
+            yield True, pa.table({})
+        held.append(table)
+        count += len(table)
+        if count >= _ROWS:
+            whole = pa.concat_tables(held).combine_chunks()
+            end = _before_last(whole)
+            if end:
+                yield False, whole.slice(0, end)
+                held, count = [whole.slice(end)], count - end
+    if held:
+        yield False, pa.concat_tables(held)
+
+
+def _before_last(rows: pa.Table) -> int:
+    """How many rows come before those that share the last `at`."""
+    at = in_one(rows.column("at"))
+    numbers = np.asarray(at.view(pa.int64()) if at.type.bit_width == 64 else at.cast(pa.int64()))
+    other = np.flatnonzero(numbers != numbers[-1])
+    return int(other[-1]) + 1 if len(other) else 0
+
+
+def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]], shards: int) -> Iterator[Sent]:
+    rows = 0
+    for cut, table in _pages(tables):
+        if cut:
+            framer.cut()
+            continue
+        page = table.combine_chunks()
+        framer.take(page)
+        rows += len(page)
+        full = len(framer) >= _HELD
+        if framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer)):
+            # rows in no order, or of too many keys: all of them go the other way
+            yield from ((shard, None, None) for shard in range(shards))
+            return
+        if full or framer.held >= _HEADS:
+            yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
+            framer.clear()
+    yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
+
+
+def _joiners(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Joiner | None]:
+    """The parts of each shard; None where rows are in no order."""
+    each = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    for _, some in groupby(each, key=lambda row: row[0]):
+        given = [row[1:] for row in some]
+        if any(row[0] is None for row in given):
+            yield None
+            continue
+        joiner = Joiner(layout)
+        for row in given:
+            joiner.add(Parts.load(*row))
+        yield joiner
