@@ -245,7 +245,7 @@ def _written(until: Any, instead: str = "") -> str | int | float:
             pass
         case Integral() if -_LONG <= int(until) < _LONG:
             return int(until)
-        case Real() if math.isfinite(until):
+        case Real() if not isinstance(until, Integral) and math.isfinite(until):
             # a whole one fits an integer `at` too
             number = float(until)
             return int(number) if number.is_integer() and abs(number) < _LONG else number
