@@ -134,7 +134,15 @@ class _Rows:
         return spark_array(self.table.column(found[0]))
 
     def constant(self, value: object, kind: Any) -> Any:
+        if pa.types.is_primitive(kind):
+            return _repeated(value, repr(value), kind, len(self))
         return pa.repeat(pa.scalar(value, kind), len(self))
+
+
+@lru_cache(8)
+def _repeated(value: object, _text: str, kind: Any, count: int) -> Any:
+    """A constant for many rows: tables come in pieces of one size; by its text, -0.0 is not 0.0."""
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 def _walk(node: Any, rows: _Rows) -> Any:

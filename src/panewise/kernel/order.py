@@ -12,7 +12,16 @@ from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import grouped
 from panewise.kernel.page import Array
 
-__all__ = ["settled_ties", "sort_indices", "sortable"]
+__all__ = ["is_sorted", "settled_ties", "sort_indices", "sortable"]
+
+
+@compiled
+def is_sorted(at: Any) -> bool:
+    """Whether no number is below the one before."""
+    for i in range(1, len(at)):
+        if at[i] < at[i - 1]:
+            return False
+    return True
 
 
 @compiled

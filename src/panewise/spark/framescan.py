@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import DataError, InputError
+from panewise.kernel.order import is_sorted
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import aligned
 from panewise.kernel.sequence import Layout
@@ -31,6 +32,9 @@ __all__ = ["FrameScan", "Work", "frame_scan_of", "scan_of_files"]
 
 _WHOLE = 1 << 22
 """How many rows a row group has at most that may be put in order as a whole."""
+
+_PIECE = 1 << 19
+"""How many rows are looked at at a time: what is done with them stays in the caches of a core."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class FrameScan:
 
     def tables(self, work: Work) -> Iterator[tuple[int, pa.Table]]:
         """What the operator sees of the rows, and a number that changes where they may not follow."""
-        read = self.rows.read_groups(work.groups)
+        read = self.rows.read_groups(work.groups, *([] if work.spans is None else [_WHOLE]))
         for i, (number, tables) in enumerate(zip(work.numbers, read, strict=True)):
             for table in tables if work.spans is None else self._in_order(tables, work, i):
                 found = apply_local(self.layout.plan, self.layout.agg, table).rows
@@ -133,11 +137,11 @@ class FrameScan:
 
     def _in_order(self, tables: Iterator[pa.Table], work: Work, i: int) -> Iterator[pa.Table]:
         """The rows of a group that a task is to read, by `at`, as they stand where that is the same."""
-        whole = pa.concat_tables([self.rows.schema.empty_table(), *tables]).combine_chunks()
+        whole = pa.concat_tables([*tables])
         if whole.column(self.at).null_count:
-            whole = whole.filter(pc.is_valid(whole.column(self.at))).combine_chunks()
+            whole = whole.filter(pc.is_valid(whole.column(self.at)))
         at = self._numbers(in_one(whole.column(self.at)))
-        if (at[1:] < at[:-1]).any():
+        if not is_sorted(at):
             order = np.argsort(at, kind="stable")
             whole, at = whole.take(pa.array(order)), at[order]
         assert work.spans is not None
@@ -149,8 +153,8 @@ class FrameScan:
             )
         first = 0 if work.since is None else int(np.searchsorted(at, work.since))
         last = len(at) if work.until is None else int(np.searchsorted(at, work.until))
-        if first < last:
-            yield whole.slice(first, last - first)
+        for begin in range(first, last, _PIECE):
+            yield whole.slice(begin, min(_PIECE, last - begin))
 
     def _numbers(self, at: pa.Array) -> Array:
         return self.layout.progress.numbers(aligned(at, self.layout.at_type))

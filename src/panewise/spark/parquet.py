@@ -119,12 +119,14 @@ class Parquet:
                 groups = [i for i in _groups(file.metadata, begin, end) if wanted is None or wanted(file, i)]
                 yield from self._rows(file, path, groups)
 
-    def read_groups(self, groups: Iterable[tuple[str, int]]) -> Iterator[Iterator[pa.Table]]:
-        """The rows of row groups, one group after another."""
+    def read_groups(
+        self, groups: Iterable[tuple[str, int]], batch_rows: int = _BATCH_ROWS
+    ) -> Iterator[Iterator[pa.Table]]:
+        """The rows of row groups, one group after another, so many at a time."""
         for path, some in groupby(groups, key=itemgetter(0)):
             with self._checked(path) as file:
                 for _, number in some:
-                    yield self._rows(file, path, [number])
+                    yield self._rows(file, path, [number], batch_rows)
 
     @contextmanager
     def _checked(self, path: str) -> Iterator[Any]:
@@ -137,13 +139,13 @@ class Parquet:
                 raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
             yield file
 
-    def _rows(self, file: Any, path: str, groups: Sequence[int]) -> Iterator[pa.Table]:
+    def _rows(self, file: Any, path: str, groups: Sequence[int], batch_rows: int = _BATCH_ROWS) -> Iterator[pa.Table]:
         said = self.folders.get(path, {})
         stored = [field.name for field in self.schema if field.name not in said]
         if not groups:
             return
         # what is read is decoded by this thread: Spark has a task for every core
-        for batch in file.iter_batches(_BATCH_ROWS, groups, stored, use_threads=False):
+        for batch in file.iter_batches(batch_rows, groups, stored, use_threads=False):
             columns = [
                 pa.repeat(pa.scalar(said[field.name], field.type), len(batch))
                 if field.name in said
