@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo kafka-demo test test-all lint types imports kafka format bench clean
+.PHONY: help setup demo kafka-demo test test-all lint types imports kafka format bench bench-flink clean
 
 bin := .venv/bin
 # Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
 with_java := JAVA_HOME="$$(scripts/java.sh)" && export JAVA_HOME &&
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.ready ## install everything: Python packages, Java where it is missing, compiled kernels
 	@:
@@ -52,6 +52,10 @@ format: setup ## fix style and formatting where a machine can
 
 bench: setup ## measure, peers included, and write BENCHMARKS.md; an hour or two
 	@$(with_java) $(bin)/python benchmarks/run.py
+
+bench-flink: setup ## the same jobs in Flink, which it fetches (some minutes, 1 GB); adds a table to BENCHMARKS.md
+	@flink="$$(scripts/flink.sh)" && $(with_java) $(bin)/python benchmarks/flink.py --python "$$flink" \
+		--note out/bench/figures.jsonl && $(bin)/python benchmarks/run.py --report
 
 clean: ## remove everything that the other commands made
 	@rm -rf .venv build dist out src/*.egg-info .hypothesis .import_linter_cache .mypy_cache .numba_cache

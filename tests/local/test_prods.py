@@ -363,7 +363,27 @@ def test_measures_are_tried_before_anything_runs(measure: object, said: str) -> 
         LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=True, accuracy=measure)
 
 
-@pytest.mark.parametrize("until", ["abc", float("nan"), True, 1 << 70])
+def test_accuracies_of_numbers_beyond_53_bits() -> None:
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), {"top": "max(v)"}, prods=True)
+    stream.feed(rows((1, 2**61 + 1)), prod={})
+    (told,) = stream.feed(rows((2, 2**62 + 1), (20, 0))).to_pylist()
+    assert told["top"] == 2**62 + 1
+    assert told["early"][0]["accuracy"] == {"top": 0.5}
+
+
+def test_what_is_no_value_of_its_type() -> None:
+    """Arrow would round it, or take a number for microseconds."""
+    stream = LocalStream(pw.tumbling_windows(10).by("v").at("t", pw.slack(0)), SUM, prods=True)
+    with pytest.raises(pw.InputError, match=r"`prod` \(7.9\) must be of type int64"):
+        stream.feed(rows((1, 7)), prod={"v": 7.9})
+    assert stream.feed(rows((1, 7)), prod={"v": 7.0}).num_rows == 1
+    timed = rows((1, 7)).set_column(0, "t", pa.array([1_000_000], pa.timestamp("us")))
+    stream = LocalStream(pw.tumbling_windows("10 seconds").at("t", pw.slack("0 seconds")), SUM, prods=True)
+    with pytest.raises(pw.InputError, match=r"`until` \(50\) must be of type timestamp"):
+        stream.feed(timed, until=50)
+
+
+@pytest.mark.parametrize("until", ["abc", float("nan"), True, 1 << 70, -5.5])
 def test_what_is_no_instant(until: object) -> None:
     stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), SUM, prods=True)
     stream.feed(rows((1, 1)))

@@ -21,7 +21,7 @@ from conformance.executors import batch
 from conformance.test_transcripts import STORIES
 from conformance.transcripts import Story, differences
 from panewise.local.runner import apply_local
-from panewise.spark import framing
+from panewise.spark import frametask, framing
 from panewise.spark.batch import path_of
 from panewise.spark.framescan import frame_scan_of, scan_of_files
 from panewise.spark.frametask import FrameTask
@@ -155,6 +155,29 @@ def test_parts_that_overlap_in_spite_of_all() -> None:
                 list(task.join(batches))
         else:
             assert not sum(len(batch) for batch in task.join(batches))
+
+
+@pytest.mark.parametrize("at", [pa.int64(), pa.date32(), pa.float32(), pa.timestamp("us", "UTC")], ids=str)
+def test_a_task_holds_few_keys_and_rows_at_a_time(monkeypatch: pytest.MonkeyPatch, at: pa.DataType) -> None:
+    """Where rows are known to be in order, many keys with few rows each are no reason to give up; nor is any `at`."""
+    monkeypatch.setattr(frametask, "_HELD", 16)
+    monkeypatch.setattr(frametask, "_ROWS", 32)
+    count = 600
+    times = pa.array(np.arange(count) // 7, pa.int32()).cast(pa.int64() if pa.types.is_timestamp(at) else at)
+    table = pa.table({"k": np.arange(count) % 97, "t": times.cast(at), "v": np.arange(count) // 97 % 3})
+    plan = pw.threshold_frames("v > 0").by("k").at("t")
+    seen = apply_local(plan, plan.asked(None), table)
+    task = FrameTask(seen.layout, 3, certain=True)
+    pieces = [(0, seen.rows.slice(first, 50)) for first in range(0, count, 50)]
+    made = sorted(task.made(pieces, earliest=True), key=lambda batch: batch.column(0)[0].as_py())
+    assert len(made) > 3
+    found = pa.Table.from_batches(task.join(made))
+    expected = pw.segments_local(plan, table)
+    order = [("k", "ascending"), ("rows", "ascending")]
+    assert found.sort_by(order).to_pylist() == expected.sort_by(order).to_pylist()
+    monkeypatch.setattr(frametask, "_ROWS", 8)
+    uncertain = FrameTask(seen.layout, 3)
+    assert [joined.num_rows for joined in uncertain.join(uncertain.made(pieces))] == []
 
 
 @given(data=st.data())

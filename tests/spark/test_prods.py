@@ -132,11 +132,11 @@ def test_a_person_in_another_process_is_answered_within_two_micro_batches(spark:
 
 
 def test_another_stream_asks(spark: SparkSession, tmp_path: Path) -> None:
-    """For all that is open, for what ends by then, for one key; one request in each micro-batch."""
+    """For all that is open, for what ends by then, for one key; one a micro-batch. Others ask for nothing."""
     stream = stream_of(spark, tmp_path / "rows").filter("not ask")
     (tmp_path / "asks").mkdir()
-    for number, given in enumerate([{"who": None, "u": None}, {"who": "a", "u": 10}, {"who": "b", "u": 9}]):
-        asks = pa.table({"who": pa.array([given["who"]], pa.string()), "u": pa.array([given["u"]], pa.int64())})
+    for number, given in enumerate([(None, None), ("a", "10"), ("b", "9"), (None, "1x")]):
+        asks = pa.table({name: pa.array([said], pa.string()) for name, said in zip(("who", "u"), given, strict=True)})
         pq.write_table(asks, tmp_path / "asks" / f"{number}.parquet")
         os.utime(tmp_path / "asks" / f"{number}.parquet", (1_700_000_000 + number,) * 2)
     schema = spark.read.parquet(f"{tmp_path}/asks").schema

@@ -134,9 +134,13 @@ class _Rows:
         return spark_array(self.table.column(found[0]))
 
     def constant(self, value: object, kind: Any) -> Any:
-        if pa.types.is_primitive(kind):
+        if pa.types.is_primitive(kind) and len(self) <= _PIECE:
             return _repeated(value, repr(value), kind, len(self))
         return pa.repeat(pa.scalar(value, kind), len(self))
+
+
+_PIECE = 1 << 19
+"""Constants for more rows are not kept."""
 
 
 @lru_cache(8)

@@ -412,7 +412,8 @@ def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measu
     lone = np.asarray(pc.xor(early.is_null(), final.is_null()).to_numpy(zero_copy_only=False))
     if numbers:
         a, b = (
-            np.asarray(pc.fill_null(x.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)) for x in (early, final)
+            np.asarray(pc.fill_null(x.cast(pa.float64(), safe=False), 0).to_numpy(zero_copy_only=False))
+            for x in (early, final)
         )
         found = _measured(measure, a, b, seconds)
     else:

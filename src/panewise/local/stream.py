@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -333,16 +335,22 @@ def with_control(
 
 
 def _control(field: pa.Field, values: list[Any]) -> pa.Array:
-    try:
-        if field.name == "at" and any(isinstance(value, bool) or value != value for value in values):
-            raise ValueError("it is no instant")
-        return pa.array(values, field.type)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
-        given = next(value for value in values if value is not None)
+    made = [_typed(field, value) for value in values]
+    return pa.concat_arrays(made) if made else pa.array([], field.type)
+
+
+def _typed(field: pa.Field, value: Any) -> pa.Array:
+    """A value of a control element, which Arrow would round, or take for so many microseconds."""
+    kind, found = field.type, None
+    number = isinstance(value, Real)
+    fits = value == value and not (isinstance(value, bool) and field.name == "at")
+    fits &= not (number and (pa.types.is_temporal(kind) or (pa.types.is_integer(kind) and value % 1 != 0)))
+    with suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+        found = pa.array([value], kind) if fits else None
+    if found is None:
         name = "`until`" if field.name == "at" else "`prod`"
-        raise InputError(
-            f"{name} ({given!r}) must be of type {field.type}, as the rows have it. Give such a one."
-        ) from None
+        raise InputError(f"{name} ({value!r}) must be of type {kind}, as the rows have it. Give such a one.")
+    return found
 
 
 def tagged(

@@ -80,14 +80,20 @@ def asking(given: ProdStream, plan: Ordered, schema: T.StructType) -> DataFrame:
     for option, name in (("until", given.time), *(("by", key) for key in given.keys)):
         if name is not None and name not in source.columns:
             raise InputError(f"`{option}` ({name!r}): the stream of prods has no such column. Name one of its own.")
-    columns = {"kind": F.lit(PROD)}
+    columns, named_by = {"kind": F.lit(PROD)}, dict[str, str]()
     if given.time is not None:
-        columns["at"] = F.col(named(given.time))
+        named_by["at"] = given.time
     for name in given.keys:
         if name not in plan.keys:
             raise InputError(f"`by` ({name!r}) is no key of the plan. {did_you_mean(name, plan.keys)}")
-        columns[f"k{plan.keys.index(name)}"] = F.col(named(name))
-    return _elements(source, columns, schema)
+        named_by[f"k{plan.keys.index(name)}"] = name
+    clear = F.lit(True)
+    for field, name in named_by.items():
+        column = F.col(named(name))
+        columns[field] = column.try_cast(schema[field].dataType)
+        # what is not understood would ask for any
+        clear &= column.isNull() | columns[field].isNotNull()
+    return _elements(source.filter(clear), columns, schema)
 
 
 def ticks(plan: Ordered) -> bool:

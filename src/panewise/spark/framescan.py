@@ -80,7 +80,11 @@ class FrameScan:
         edges = np.searchsorted(np.minimum(place.astype(np.int64), count - 1), np.arange(count + 1))
         edges = np.unique(edges)
         pairs = list(zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True))
-        return [self._between(*pair) for pair in pairs] if self.ordered else self._apart(pairs)
+        if not self.ordered:
+            return self._apart(pairs)
+        between = [self._between(*pair) for pair in pairs]
+        # all that a group has at one instant may belong to the next task
+        return [work for work in between if work.since is None or work.since != work.until]
 
     def _between(self, first: int, last: int) -> Work:
         """Those of a stretch of time; the instant at which it begins may have rows in groups before."""

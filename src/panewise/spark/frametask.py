@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from panewise.kernel.framer import Framer
 from panewise.kernel.joiner import Joiner
-from panewise.kernel.page import in_one
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.parts import Parts
+from panewise.kernel.progress import Progress
 from panewise.kernel.sequence import Layout
 from panewise.spark.worker import settle
 
@@ -50,7 +51,8 @@ class FrameTask:
 
     def made(self, tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of sources as parts."""
-        for shard, parts, found in _framed(Framer(self.layout, earliest), tables, self.shards):
+        pages = _pages(tables, self.layout.progress)
+        for shard, parts, found in _framed(Framer(self.layout, earliest), pages, self.shards, self.certain):
             columns = [pa.array([shard], pa.int32()), pa.array([parts], pa.binary()), pa.array([found], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=list(PARTS))
         settle("frame")
@@ -59,7 +61,10 @@ class FrameTask:
         """Parts as segments."""
         emitter = self.layout.emitter
         for joiner in _joiners(self.layout, batches):
-            if joiner is not None:
+            if joiner is None:
+                # all rows go the other way; there must be one
+                assert not self.certain
+            else:
                 columns, found, bad = joiner.run()
                 if self.certain and len(bad):
                     raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
@@ -93,39 +98,43 @@ def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.T
                 yield sources[first], rows.slice(first, last - first)
 
 
-def _pages(tables: Iterable[tuple[object, pa.Table]]) -> Iterator[tuple[bool, pa.Table]]:
+def _pages(tables: Iterable[tuple[object, pa.Table]], progress: Progress) -> Iterator[tuple[bool, pa.Table]]:
     """Rows, and before those of another source a word of it; an `at` that comes several times is in one page."""
-    before, held, count = None, list[pa.Table](), 0
+    before, held, count, wanted = None, list[pa.Table](), 0, _ROWS
     for source, table in tables:
         if source != before:
             if held:
                 yield False, pa.concat_tables(held)
-            held, count = [], 0
+            held, count, wanted = [], 0, _ROWS
             before = source
             yield True, pa.table({})
         held.append(table)
         count += len(table)
-        if count >= _ROWS:
+        if count >= wanted:
             whole = pa.concat_tables(held).combine_chunks()
-            end = _before_last(whole)
+            end = _before_last(progress.numbers(in_one(whole.column("at"))))
             if end:
                 yield False, whole.slice(0, end)
-                held, count = [whole.slice(end)], count - end
+            held, count = [whole.slice(end)], count - end
+            # an `at` of very many rows is not looked through again for each few more
+            wanted = _ROWS if end else 2 * count
     if held:
         yield False, pa.concat_tables(held)
 
 
-def _before_last(rows: pa.Table) -> int:
-    """How many rows come before those that share the last `at`."""
-    at = in_one(rows.column("at"))
-    numbers = np.asarray(at.view(pa.int64()) if at.type.bit_width == 64 else at.cast(pa.int64()))
-    other = np.flatnonzero(numbers != numbers[-1])
+def _before_last(at: Array) -> int:
+    """How many come before those that are the last.
+
+    >>> _before_last(np.array([1, 2, 2])), _before_last(np.array([2, 2]))
+    (1, 0)
+    """
+    other = np.flatnonzero(at != at[-1])
     return int(other[-1]) + 1 if len(other) else 0
 
 
-def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]], shards: int) -> Iterator[Sent]:
+def _framed(framer: Framer, pages: Iterable[tuple[bool, pa.Table]], shards: int, certain: bool) -> Iterator[Sent]:
     rows = 0
-    for cut, table in _pages(tables):
+    for cut, table in pages:
         if cut:
             framer.cut()
             continue
@@ -133,7 +142,8 @@ def _framed(framer: Framer, tables: Iterable[tuple[object, pa.Table]], shards: i
         framer.take(page)
         rows += len(page)
         full = len(framer) >= _HELD
-        if framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer)):
+        hopeless = framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer))
+        if hopeless and not certain:
             # rows in no order, or of too many keys: all of them go the other way
             yield from ((shard, None, None) for shard in range(shards))
             return

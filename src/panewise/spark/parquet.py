@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -86,11 +86,16 @@ class Parquet:
         """Bytes of all files."""
         return sum(size for _, size in self.files)
 
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        return dict(self.files)
+
     def groups(self, name: str) -> list[Group]:
         """The row groups of all files, and what they say of the values of a column."""
         with ThreadPoolExecutor(8) as pool:
             work = map if len(self.files) <= _FEW else pool.map
-            return [group for groups in work(partial(_groups_of, name), self.files) for group in groups]
+            given = [(path, size, name not in self.folders.get(path, {})) for path, size in self.files]
+            return [group for groups in work(partial(_groups_of, name), given) for group in groups]
 
     def count(self, cores: int) -> int:
         """How many tasks read them: as many for each core."""
@@ -130,11 +135,10 @@ class Parquet:
 
     @contextmanager
     def _checked(self, path: str) -> Iterator[Any]:
-        sizes = dict(self.files)
         with _opened(path) as file:
             why = _unlike(file, self.schema, self.folders.get(path, {}))
-            if Path(path).stat().st_size != sizes[path]:
-                why = f"it had {sizes[path]:,} bytes"
+            if Path(path).stat().st_size != self._sizes[path]:
+                why = f"it had {self._sizes[path]:,} bytes"
             if why:
                 raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
             yield file
@@ -184,13 +188,17 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
     return None
 
 
-def _groups_of(name: str, file: tuple[str, int]) -> list[Group]:
-    path, size = file
+def _groups_of(name: str, file: tuple[str, int, bool]) -> list[Group]:
+    path, size, stored = file
     with _opened(path) as opened:
         metadata = opened.metadata
         rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         share = size / max(sum(rows), 1)
-        return [Group(path, i, count, count * share, span(opened, i, name)) for i, count in enumerate(rows) if count]
+        return [
+            Group(path, i, count, count * share, span(opened, i, name) if stored else None)
+            for i, count in enumerate(rows)
+            if count
+        ]
 
 
 def relation_of(df: DataFrame) -> Any:
