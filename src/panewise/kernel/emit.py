@@ -15,10 +15,14 @@ from panewise.kernel.progress import Progress
 from panewise.spec.emit import FINAL, Emit
 from panewise.spec.frames import HysteresisFrames, Scheme, ThresholdFrames
 
-__all__ = ["Emitter"]
+__all__ = ["BOUNDS", "OWN", "STATUS", "Emitter"]
 
-_BOUNDS = pa.array(["()", "[)", "(]", "[]"])
-_STATUS = pa.array(["final", "remainder", "partial"])
+BOUNDS = ("()", "[)", "(]", "[]")
+"""What is included, by the flags for start and end."""
+STATUS = ("final", "remainder", "partial")
+OWN = ("id", "start", "end", "flags", "rows")
+"""What is plainly told of a segment."""
+_BOUNDS, _STATUS = pa.array(BOUNDS), pa.array(STATUS)
 
 
 class Emitter:
@@ -74,3 +78,13 @@ class Emitter:
             columns.append(pa.array((flags & sg.GAP_FLAG) != 0))
         columns += self._aggregation.results(found.ff, found.fi, found.reduced)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def plain(self, keys: Sequence[pa.Array], found: Segments) -> pa.RecordBatch:
+        """The same in numbers, side by side, for who makes words and structs of them only where they are read."""
+        owner = pa.array(found.group)
+        columns = [key.take(owner) for key in keys]
+        columns += [pa.array(found.ids), self._progress.bounds(found.start), self._progress.bounds(found.end)]
+        columns += [pa.array(found.flags.astype(np.int8)), pa.array(found.rows)]
+        aggregates = self._aggregation.results(found.ff, found.fi, found.reduced)
+        names = [*(f"k{i}" for i in range(len(keys))), *OWN, *(f"a{i}" for i in range(len(aggregates)))]
+        return pa.RecordBatch.from_arrays([*columns, *aggregates], names=names)

@@ -69,7 +69,7 @@ class FrameTask:
                 if self.certain and len(bad):
                     raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
                 for first in range(0, len(found), _SENT):
-                    yield emitter.batch(columns, found.slice(first, _SENT))
+                    yield emitter.plain(columns, found.slice(first, _SENT))
         settle("join")
 
     def name(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

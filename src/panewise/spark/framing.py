@@ -24,6 +24,7 @@ from panewise.kernel.framer import Framer
 from panewise.kernel.keys import slots_of
 from panewise.kernel.page import in_one
 from panewise.kernel.sequence import Layout, Sequence
+from panewise.spark.emit import plain_schema, worded
 from panewise.spark.fill import SHARDS, cores_of
 from panewise.spark.framescan import FrameScan, Work
 from panewise.spark.frametask import EVERY, PARTS, FrameTask
@@ -89,7 +90,8 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
     dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), cores)
     keys = _keys(applied)
     left = _left(rows, dealt.mapInArrow(task.name, _named(keys)), keys.names)
-    return dealt.mapInArrow(task.join, result).unionByName(one_pass(applied, left, result))
+    joined = dealt.mapInArrow(task.join, plain_schema(applied.layout, result))
+    return worded(applied.layout, joined, result).unionByName(one_pass(applied, left, result))
 
 
 def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result: T.StructType) -> DataFrame:
@@ -104,7 +106,8 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
             yield from task.made(scan.tables(work[number]), work[number].earliest)
 
     dealt = _dealt(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), cores)
-    joined = dealt.mapInArrow(task.join, result)
+    plain = dealt.mapInArrow(task.join, plain_schema(applied.layout, result))
+    joined = worded(applied.layout, plain, result)
     if certain:
         return joined
     keys = _keys(applied)
