@@ -43,7 +43,9 @@ Job = Callable[[], DataFrame | pa.Table]
 SCHEMA = pa.schema([("sensor", pa.int32()), ("start", pa.int64()), ("end", pa.int64()), ("rows", pa.int64())])
 
 
-def jobs_of(name: str, spark: SparkSession, read: Callable[[], DataFrame], folder: Path) -> dict[str, Job]:
+def jobs_of(
+    name: str, spark: SparkSession, read: Callable[[], DataFrame], folder: Path, ordered: bool
+) -> dict[str, Job]:
     """Who does a job, and how."""
     scheme = SCHEMES[name].by("sensor").at("ts")
     jobs: dict[str, Job] = {"panewise": lambda: _bare(scheme.segments(read()))}
@@ -51,7 +53,7 @@ def jobs_of(name: str, spark: SparkSession, read: Callable[[], DataFrame], folde
         runs = RUNS[name]
         jobs |= {
             "Spark SQL": lambda: peers.in_spark_sql(spark, read(), runs),
-            "Polars": lambda: peers.in_polars(folder, runs),
+            "Polars": lambda: peers.in_polars(folder, runs, ordered),
             "DuckDB": lambda: peers.in_duckdb(folder, runs),
         }
     else:
@@ -126,7 +128,7 @@ def main() -> int:
         )
         found = []
         for name in (name.replace("_", ", ") for name in given.jobs.split(",")):
-            jobs = jobs_of(name, spark, read, place)
+            jobs = jobs_of(name, spark, read, place, given.order != "none")
             with console.status(f"{name}: comparing results"):
                 wrong, count = differ(jobs)
             if wrong or not count:

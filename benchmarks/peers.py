@@ -85,9 +85,10 @@ def in_duckdb(folder: Path, runs: Runs) -> pa.Table:
         return db.execute(_sql(runs, f"read_parquet('{folder}/*.parquet')")).to_arrow_table()
 
 
-def in_polars(folder: Path, runs: Runs) -> pa.Table:
-    """Polars, with as many threads as there are cores."""
+def in_polars(folder: Path, runs: Runs, ordered: bool = True) -> pa.Table:
+    """Polars, with as many threads as there are cores; rows that are not in order are put in it."""
     rows = pl.scan_parquet(folder / "*.parquet").select("sensor", "ts", value=runs.polars)
+    rows = rows if ordered else rows.sort("sensor", "ts")
     if runs.held:
         # those without a value are not looked at, and the end is the next row
         rows = rows.filter(pl.col("value").is_not_null()).with_columns(
