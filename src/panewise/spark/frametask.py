@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel.framer import Framer
+from panewise.kernel.intime import InTime
 from panewise.kernel.joiner import Joiner
+from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.parts import Parts
 from panewise.kernel.progress import Progress
@@ -57,9 +59,24 @@ class FrameTask:
             yield pa.RecordBatch.from_arrays(columns, names=list(PARTS))
         settle("frame")
 
+    def pass_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All rows of some keys, in order of time, as segments."""
+        one = InTime(self.layout)
+        tables = ((0, pa.Table.from_batches([batch])) for batch in batches)
+        for cut, page in _pages(tables, self.layout.progress):
+            if not cut:
+                one.take(page.combine_chunks())
+                yield from self._sent(one.found())
+        one.finish()
+        yield from self._sent(one.found())
+
+    def _sent(self, found: Iterable[tuple[list[pa.Array], Segments]]) -> Iterator[pa.RecordBatch]:
+        for keys, segments in found:
+            for first in range(0, len(segments), _SENT):
+                yield self.layout.emitter.plain(keys, segments.slice(first, _SENT))
+
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parts as segments."""
-        emitter = self.layout.emitter
         for joiner in _joiners(self.layout, batches):
             if joiner is None:
                 # all rows go the other way; there must be one
@@ -68,8 +85,7 @@ class FrameTask:
                 columns, found, bad = joiner.run()
                 if self.certain and len(bad):
                     raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
-                for first in range(0, len(found), _SENT):
-                    yield emitter.plain(columns, found.slice(first, _SENT))
+                yield from self._sent([(columns, found)])
         settle("join")
 
     def name(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,7 @@
 rows --mapInArrow: frame--> (shard, parts) --by shard--┬ --mapInArrow: join--> segments
                                                        └ --mapInArrow: name the keys that can't be joined--┐
 rows of those keys, if there are any (broadcast) <---------------------------------------------------------┘
-     --by key, sorted; mapInArrow: one pass--> segments
+     --by key, sorted by time; mapInArrow: one pass--> segments
 
 Spark computes the parts once for both, and reads no row again where no key is named. Where files are in order, and a
 frame depends on its own rows alone, all keys can be joined, and there is only the first line.
@@ -49,8 +49,7 @@ def one_pass(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFra
     """The segments of rows that are shuffled and sorted."""
     layout = applied.layout
     keys = [f"k{i}" for i in range(len(layout.key_types))]
-    placed = rows.repartition(*keys) if keys else rows.repartition(1)
-    ordered = placed.sortWithinPartitions(*keys, *applied.order)
+    ordered = _by_key(applied, rows).sortWithinPartitions(*keys, *applied.order)
     if layout.plan.tie_break:
         ordered = ordered.drop(*(f"b{i}" for i in range(len(layout.plan.tie_break))))
 
@@ -58,6 +57,16 @@ def one_pass(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFra
         return Sequence(layout).run(batches)
 
     return ordered.mapInArrow(run, result)
+
+
+def _in_time(applied: Applied, task: FrameTask, rows: DataFrame, plain: T.StructType) -> DataFrame:
+    """The segments of rows that are shuffled, and sorted by time alone: Spark is fast at that, and slow at more."""
+    return _by_key(applied, rows).sortWithinPartitions("at").mapInArrow(task.pass_once, plain)
+
+
+def _by_key(applied: Applied, rows: DataFrame) -> DataFrame:
+    keys = [f"k{i}" for i in range(len(applied.layout.key_types))]
+    return rows.repartition(*keys) if keys else rows.repartition(1)
 
 
 def why_not_framed(layout: Layout, spark: SparkSession) -> str:
@@ -90,8 +99,9 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
     dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), cores)
     keys = _keys(applied)
     left = _left(rows, dealt.mapInArrow(task.name, _named(keys)), keys.names)
-    joined = dealt.mapInArrow(task.join, plain_schema(applied.layout, result))
-    return worded(applied.layout, joined, result).unionByName(one_pass(applied, left, result))
+    plain = plain_schema(applied.layout, result)
+    found = dealt.mapInArrow(task.join, plain).unionByName(_in_time(applied, task, left, plain))
+    return worded(applied.layout, found, result)
 
 
 def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result: T.StructType) -> DataFrame:
@@ -106,13 +116,13 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
             yield from task.made(scan.tables(work[number]), work[number].earliest)
 
     dealt = _dealt(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), cores)
-    plain = dealt.mapInArrow(task.join, plain_schema(applied.layout, result))
-    joined = worded(applied.layout, plain, result)
+    plain = plain_schema(applied.layout, result)
+    joined = dealt.mapInArrow(task.join, plain)
     if certain:
-        return joined
+        return worded(applied.layout, joined, result)
     keys = _keys(applied)
     left = _read_again(scan, work, dealt.mapInArrow(task.name, _named(keys)), keys.names)
-    return joined.unionByName(one_pass(applied, left, result))
+    return worded(applied.layout, joined.unionByName(_in_time(applied, task, left, plain)), result)
 
 
 def is_certain(scan: FrameScan) -> bool:
