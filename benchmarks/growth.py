@@ -1,6 +1,7 @@
 """How frames grow: with more rows, the time and the memory of a worker; and one key on one core and on two.
 
-Files of traffic reports in order of time; the best of three counts, and results go nowhere (`noop`).
+Files of traffic reports in order of time; the best of three counts, and results go nowhere (`noop`). Machines are
+slower when they have worked for long: beside frames stands Spark's own average of every five minutes over those files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import peers
 from frames import SCHEMES
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
@@ -20,6 +22,7 @@ from timing import bench, take_turns, told
 from panewise.data import traffic
 
 JOBS = ("threshold", "boundary", "delta, first", "delta, range", "volume")
+TUMBLING = "tumbling 5 minutes"
 
 
 def _found(spark: SparkSession, place: Path, name: str) -> DataFrame:
@@ -33,7 +36,9 @@ def _measured(
         with console.status(f"generating {rows:,} rows"):
             traffic.write(str(place), rows, sensors=sensors, files=max(10, rows // 5_000_000))
     with bench(cores, **{"spark.sql.shuffle.partitions": "2"}) as (spark, _):
-        return take_turns({name: partial(_found, spark, place, name) for name in JOBS}, times, console)
+        jobs = {name: partial(_found, spark, place, name) for name in JOBS}
+        jobs[TUMBLING] = lambda: peers.tumbling(spark.read.parquet(str(place)))
+        return take_turns(jobs, times, console)
 
 
 def main() -> int:
@@ -61,7 +66,7 @@ def main() -> int:
         if given.one_key:
             one, _ = _measured(folder / f"{given.one_key}-1", given.one_key, 1, 1, given.times, console)
             two, _ = _measured(folder / f"{given.one_key}-1", given.one_key, 1, 2, given.times, console)
-            rows = [(name, f"{one[name]:.2f}", f"{two[name]:.2f}", f"{one[name] / two[name]:.2f}") for name in JOBS]
+            rows = [(name, f"{one[name]:.2f}", f"{two[name]:.2f}", f"{one[name] / two[name]:.2f}") for name in one]
             title = f"One key of {given.one_key:,} rows"
             told(console, title, ("job", "one core, seconds", "two cores", "times as fast"), rows, given.note)
     finally:
