@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo kafka-demo test test-all lint types imports kafka format bench bench-flink clean
+.PHONY: help setup demo kafka-demo test test-all lint types imports kafka s3 format bench bench-flink clean
 
 bin := .venv/bin
 # Spark finds Java by JAVA_HOME; a Java off the PATH is as good as any.
@@ -27,10 +27,10 @@ kafka-demo: setup ## a stream through a real Kafka broker, which restarts in the
 	@scripts/kafka.sh >/dev/null
 	@$(with_java) $(bin)/python demos/kafka/demo.py
 
-test: lint types imports kafka ## everything that must pass before a commit; CI runs this
+test: lint types imports kafka s3 ## everything that must pass before a commit; CI runs this
 	@$(with_java) SLOW="not slow" scripts/test.sh
 
-test-all: lint types imports kafka ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
+test-all: lint types imports kafka s3 ## the same with the slow tests (HYPOTHESIS_PROFILE=thorough tries harder)
 	@$(with_java) scripts/test.sh
 
 lint: setup ## style and formatting
@@ -45,6 +45,9 @@ imports: setup ## who may import whom
 
 kafka: setup ## a Kafka broker and Spark's connectors for its tests; without them those are skipped
 	@scripts/kafka.sh >/dev/null || echo "The tests that need Kafka will be skipped." >&2
+
+s3: setup ## Hadoop's reader of S3 for its tests; without it those are skipped
+	@scripts/s3.sh >/dev/null || echo "The tests that need S3 will be skipped." >&2
 
 format: setup ## fix style and formatting where a machine can
 	@$(bin)/ruff check --quiet --fix

@@ -18,8 +18,9 @@ os.environ["PYSPARK_PYTHON"] = sys.executable
 # Spark's workers import what the tests define, such as custom schemes
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
 
-KAFKA = Path(__file__).parents[1] / ".venv" / "kafka"
-"""What `scripts/kafka.sh` fetched, if it did."""
+VENV = Path(__file__).parents[1] / ".venv"
+JARS = {VENV / "kafka": "spark", VENV / "s3": "jars"}
+"""What `scripts/kafka.sh` and `scripts/s3.sh` fetched for Spark, if they did: they say so in these folders."""
 
 settings.register_profile("quick", deadline=None, derandomize="CI" in os.environ, max_examples=60)
 settings.register_profile("thorough", deadline=None, derandomize=False, max_examples=1000)
@@ -49,9 +50,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.ui.enabled": "false",
     }
-    if (KAFKA / ".ready").exists():
-        # a session takes jars when it starts, and there is one session
-        wanted["spark.jars"] = ",".join(str(jar) for jar in sorted(KAFKA.glob("spark/*.jar")))
+    # a session takes jars when it starts, and there is one session
+    fetched = [jar for home, jars in JARS.items() if (home / ".ready").exists() for jar in (home / jars).glob("*.jar")]
+    if fetched:
+        wanted["spark.jars"] = ",".join(map(str, sorted(fetched)))
     made = session("local[2]", "panewise-tests", **wanted)
     yield made
     made.stop()

@@ -111,6 +111,8 @@ class Framer:
         """How many rows heads have."""
         self._noted: list[list[tuple[Array, Snapshot]]] = []
         self._found: list[Found] = []
+        self.kept = 0
+        """How many segments there are."""
 
     def __len__(self) -> int:
         return len(self._owner)
@@ -202,6 +204,7 @@ class Framer:
         if kept.any():
             found, owners = (found, owners) if kept.all() else (found.of(kept), owners[kept])
             self._found.append(as_columns(found, owners, self._pieces[owners]))
+            self.kept += len(found)
 
     def _note(self, slots: Array) -> None:
         """Slots that have a head yet: it ends where the past is forgotten; else, at a mark, the standing is noted."""

@@ -28,6 +28,8 @@ _HELD = 1 << 18
 """How many parts a task holds before it sends them."""
 _HEADS = 1 << 22
 """How many rows heads have before a task sends its parts."""
+_FOUND, _OF_EACH = 1 << 20, 16
+"""How many segments a task holds before it sends them with its parts, if there are so many of each part."""
 _FEW = 8
 """Where parts have fewer rows, there is little in framing them first."""
 _SENT = 1 << 16
@@ -163,7 +165,8 @@ def _framed(framer: Framer, pages: Iterable[tuple[bool, pa.Table]], shards: int,
             # rows in no order, or of too many keys: all of them go the other way
             yield from ((shard, None, None) for shard in range(shards))
             return
-        if full or framer.held >= _HEADS:
+        many = framer.kept >= max(_FOUND, _OF_EACH * len(framer))
+        if full or many or framer.held >= _HEADS:
             yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
             framer.clear()
     yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))

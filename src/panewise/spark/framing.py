@@ -42,6 +42,8 @@ _UNPACKED = 4
 """How many bytes of rows there are for each of a file, more or less."""
 _SHARD = 1 << 26
 """How many bytes of rows a shard has, more or less: what is found in them is joined in memory."""
+_MOST = 1 << 10
+"""How many shards there are at most."""
 _PARTS = T.StructType([T.StructField(n, T.BinaryType() if i else T.IntegerType()) for i, n in enumerate(PARTS)])
 
 
@@ -195,6 +197,6 @@ def _shards(size: int, cores: int) -> int:
     """How many shards rows of so many bytes have: each costs some milliseconds.
 
     >>> _shards(1 << 20, 2), _shards(1 << 28, 2), _shards(1 << 40, 2), _shards(1 << 20, 0)
-    (2, 4, 32, 32)
+    (2, 4, 1024, 32)
     """
-    return min(max(cores, size // _SHARD), max(cores, SHARDS)) if cores else SHARDS
+    return max(cores, min(size // _SHARD, _MOST)) if cores else SHARDS

@@ -1,8 +1,8 @@
 """Parquet files of a DataFrame that Python workers read themselves, where that is certain to give what Spark reads.
 
-Certain means: the DataFrame is nothing but a scan of local files by Spark's own reader, every file has every column
-that is read under its name and type, or is in a folder that names its value, and no setting changes what Spark makes of
-it.
+Certain means: the DataFrame is nothing but a scan of files by Spark's own reader, where pyarrow reaches them too, every
+file has every column that is read under its name and type, or is in a folder that names its value, and no setting
+changes what Spark makes of it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow.fs import FileSystem, LocalFileSystem
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import DataError
+from panewise.spark.store import files_in, is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,7 +56,9 @@ _LEAST, _MOST = 4 << 20, 128 << 20
 _EACH, _EACH_BYTES = 4, 32 << 20
 """How many tasks there are for a core at most, and how many bytes a task has at least."""
 _FEW = 16
-"""How many files are looked into before threads are worth their while."""
+"""How many files of this machine are looked into before threads are worth their while."""
+_THREADS, _AWAY = 8, 32
+"""How many threads look into files of this machine, and into others, for which they wait."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
@@ -80,6 +84,7 @@ class Parquet:
     schema: pa.Schema
     folders: Mapping[str, Mapping[str, object]] = dataclasses.field(default_factory=dict)
     """What the folders of a file say: the values of columns that are in no file."""
+    store: FileSystem = dataclasses.field(default_factory=LocalFileSystem)
 
     @property
     def size(self) -> int:
@@ -92,10 +97,9 @@ class Parquet:
 
     def groups(self, name: str) -> list[Group]:
         """The row groups of all files, and what they say of the values of a column."""
-        with ThreadPoolExecutor(8) as pool:
-            work = map if len(self.files) <= _FEW else pool.map
-            given = [(path, size, name not in self.folders.get(path, {})) for path, size in self.files]
-            return [group for groups in work(partial(_groups_of, name), given) for group in groups]
+        given = [(path, size, name not in self.folders.get(path, {})) for path, size in self.files]
+        with _side_by_side(self.store, len(given)) as work:
+            return [group for groups in work(partial(_groups_of, self.store, name), given) for group in groups]
 
     def count(self, cores: int) -> int:
         """How many tasks read them: as many for each core."""
@@ -135,9 +139,16 @@ class Parquet:
 
     @contextmanager
     def _checked(self, path: str) -> Iterator[Any]:
-        with _opened(path) as file:
+        try:
+            opened = _opened(self.store, path)
+        except (OSError, pa.ArrowException) as e:
+            raise DataError(
+                f"`{path}` can't be read by a worker ({str(e).splitlines()[0]}). Let workers reach it as the driver "
+                "does, or Spark read it: `df.where('true')` instead of `df`."
+            ) from e
+        with opened as file:
             why = _unlike(file, self.schema, self.folders.get(path, {}))
-            if Path(path).stat().st_size != self._sizes[path]:
+            if self.store.get_file_info(path).size != self._sizes[path]:
                 why = f"it had {self._sizes[path]:,} bytes"
             if why:
                 raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
@@ -159,8 +170,20 @@ class Parquet:
             yield pa.Table.from_arrays(columns, schema=self.schema)
 
 
-def _opened(path: str) -> Any:
-    return pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us")
+def _opened(store: FileSystem, path: str) -> Any:
+    # from far away, what is read of a row group comes in few and large pieces
+    away = not is_local(store)
+    return pq.ParquetFile(path, filesystem=store, pre_buffer=away, coerce_int96_timestamp_unit="us")
+
+
+@contextmanager
+def _side_by_side(store: FileSystem, files: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """What does something with each of so many files, as `map` would."""
+    if is_local(store) and files <= _FEW:
+        yield map
+        return
+    with ThreadPoolExecutor(_THREADS if is_local(store) else _AWAY) as pool:
+        yield pool.map
 
 
 def _groups(metadata: Any, begin: float, end: float) -> Iterator[int]:
@@ -188,9 +211,9 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
     return None
 
 
-def _groups_of(name: str, file: tuple[str, int, bool]) -> list[Group]:
+def _groups_of(store: FileSystem, name: str, file: tuple[str, int, bool]) -> list[Group]:
     path, size, stored = file
-    with _opened(path) as opened:
+    with _opened(store, path) as opened:
         metadata = opened.metadata
         rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
         share = size / max(sum(rows), 1)
@@ -245,13 +268,18 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
         schema = to_arrow_schema(wanted, timezone=zone)
     except PySparkException:
         return "Arrow has no type for what is read"
-    files = _files(list(relation.location().inputFiles()))
-    if isinstance(files, str):
-        return files
+    uris = list(relation.location().inputFiles())
+    if not 0 < len(uris) <= _FILES:
+        return f"there are {len(uris):,} files"
+    found = files_in(uris, df.sparkSession, relation.options())
+    if isinstance(found, str):
+        return found
+    store, files = found
     folders = _folders(files, [field for field in schema if field.name.lower() in named])
     if isinstance(folders, str):
         return folders
-    return _all_unlike(files, schema, folders) or Parquet(files, schema, folders)
+    rows = Parquet(files, schema, folders, store)
+    return _all_unlike(rows) or rows
 
 
 def _folders(files: Sequence[tuple[str, int]], fields: Sequence[pa.Field]) -> dict[str, dict[str, object]] | str:
@@ -286,38 +314,19 @@ def _named(text: str, kind: pa.DataType) -> object:
     raise ValueError(text)
 
 
-def _files(uris: Sequence[str]) -> tuple[tuple[str, int], ...] | str:
-    found = []
-    for uri in uris:
-        parts = urlparse(uri)
-        path = Path(unquote(parts.path))
-        if parts.scheme != "file" or not path.is_file():
-            return f"{uri} is no file here"
-        # what is empty, or only about other files, Spark does not read either
-        if path.stat().st_size and not path.name.startswith(("_", ".")):
-            found.append((str(path), path.stat().st_size))
-    if not 0 < len(found) <= _FILES:
-        return f"there are {len(found):,} files"
-    return tuple(sorted(found))
-
-
-def _all_unlike(
-    files: Sequence[tuple[str, int]], schema: pa.Schema, folders: Mapping[str, Mapping[str, object]]
-) -> str:
+def _all_unlike(rows: Parquet) -> str:
     """Why one of the files is not as Spark says."""
 
     def looked_into(path: str) -> str:
         try:
-            with _opened(path) as file:
-                return _unlike(file, schema, folders.get(path, {}))
+            with _opened(rows.store, path) as file:
+                return _unlike(file, rows.schema, rows.folders.get(path, {}))
         except (OSError, pa.ArrowException) as e:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
-    paths = [path for path, _ in files]
-    if len(paths) <= _FEW:
-        return next((why for why in map(looked_into, paths) if why), "")
-    with ThreadPoolExecutor(8) as pool:
-        return next((why for why in pool.map(looked_into, paths) if why), "")
+    paths = [path for path, _ in rows.files]
+    with _side_by_side(rows.store, len(paths)) as work:
+        return next((why for why in work(looked_into, paths) if why), "")
 
 
 def _unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
