@@ -42,7 +42,8 @@ def stretches(draw: st.DrawFn, rows: list[tuple[int, Row]]) -> Iterator[list[lis
 def framed(draw: st.DrawFn, plan: PlanSpec, rows: list[tuple[int, Row]], real: bool) -> tuple[list[dict], set[int]]:
     """What is found in the keys that can be joined, and those that can't."""
     layout = apply_local(plan, plan.asked(AGG), table(plan, [], real)).layout
-    joiners = [Joiner(layout), Joiner(layout)]
+    several = 1 if plan.scheme.longest else draw(st.integers(1, 3))
+    checks, *joiners = [Joiner(layout), *(Joiner(layout, first=not i) for i in range(several))]
     for task in stretches(draw, rows):
         framer = Framer(layout)
         for stretch in task:
@@ -51,14 +52,20 @@ def framed(draw: st.DrawFn, plan: PlanSpec, rows: list[tuple[int, Row]], real: b
             for page in pages(draw, seen.filter(pc.is_valid(seen.column("at")))):
                 framer.take(page)
         for _, found in framer.parts(draw(st.sampled_from([1, 2]))):
-            for joiner in joiners:
-                joiner.add(Parts.load(*found.dump()))
-    keys, found, bad = joiners[0].run()
-    _, none, named = joiners[1].run(check=True)
-    assert named.tolist() == bad.tolist()
+            told, segments = found.dump(counted=several > 1)
+            checks.add(Parts.load(told))
+            whose = draw(st.integers(0, several - 1))
+            for i, joiner in enumerate(joiners):
+                joiner.add(Parts.load(told, segments if i == whose else None))
+    keys, none, named = checks.run(check=True)
     assert not len(none)
     names = keys[0].to_pylist()
-    return layout.emitter.batch(keys, found).to_pylist(), {names[i] for i in bad}
+    rows = []
+    for joiner in joiners:
+        keys, found, bad = joiner.run()
+        assert named.tolist() == bad.tolist()
+        rows += layout.emitter.batch(keys, found).to_pylist()
+    return sorted(rows, key=lambda row: row["segment"]["id"]), {names[i] for i in named}
 
 
 def pages(draw: st.DrawFn, rows: pa.Table) -> Iterator[pa.Table]:

@@ -18,15 +18,22 @@ __all__ = ["Joiner"]
 
 
 class Joiner:
-    """Joins the parts of some keys."""
+    """Joins the parts of some keys.
 
-    def __init__(self, layout: Layout) -> None:
-        self._layout, self._reader = layout, Reader(layout)
+    Of keys that have very many segments, several may do that: each joins all parts, has what some of them have found,
+    and is told how many the others have; what nobody has found yet, because it begins in one part and ends in another,
+    the `first` of them tells.
+    """
+
+    def __init__(self, layout: Layout, first: bool = True) -> None:
+        self._layout, self._reader, self._first = layout, Reader(layout), first
         scheme = replace(layout.plan.scheme, longest=False)
         self._operator = SegmentOperator(scheme, layout.progress, layout.aggregation)
         self._table = KeyTable(layout.key_types)
         self._given: list[tuple[Parts, Array]] = []
         self._out: list[Found] = []
+        self._absent: list[tuple[int, Array]] = []
+        """How many segments of each key others have, and before which of ours."""
         self._check = False
 
     def add(self, parts: Parts) -> None:
@@ -80,9 +87,16 @@ class Joiner:
         return self._table.columns, self._numbered(bad), np.flatnonzero(bad)
 
     def _send(self, found: Segments, owners: Array) -> None:
-        if len(found) and not self._check:
-            group = owners[found.group]
+        if not len(found) or self._check:
+            return
+        group = owners[found.group]
+        if self._first:
             self._out.append(as_columns(found, group, np.zeros(len(group))))
+        else:
+            self._leave(np.bincount(group, minlength=len(self._table)))
+
+    def _leave(self, counts: Array) -> None:
+        self._absent.append((len(self._out), counts))
 
     def _follow(self, parts: Parts, which: Array, owners: Array) -> Array:
         """Let parts follow what has come of their keys; of which keys that can't be done."""
@@ -127,6 +141,12 @@ class Joiner:
         self._operator.overwrite(owners, some_of(parts.state, which))
         if self._check:
             return
+        if not parts.found and parts.counts is not None:
+            counts = np.zeros(len(self._table), np.int64)
+            held = np.arange(parts.counts.shape[1]) > met[:, None]
+            np.add.at(counts, owners, np.where(held, parts.counts[which], 0).sum(axis=1))
+            self._leave(counts)
+            return
         behind = np.full(len(parts), np.iinfo(np.int64).max)
         behind[which] = met
         owner = np.full(len(parts), -1)
@@ -147,12 +167,24 @@ class Joiner:
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         sizes = np.diff(np.append(starts, len(group)))
         ids = np.arange(len(group)) - np.repeat(starts, sizes)
+        if self._absent:
+            ids += self._before()[np.repeat(np.arange(len(self._out)), self._lengths())[order], group]
         if self._layout.plan.scheme.longest and len(group):
             found = at_places(found, _longest(found, starts, sizes))
             ids = np.zeros(len(starts), np.int64)
         none = np.zeros(len(ids), np.int64)
         told: dict[str, Any] = {name: found[name] for name in FOUND}
         return Segments(found["group"], flags=found["flags"], ids=ids, part=none, **told)
+
+    def _before(self) -> Array:
+        """How many segments of each key others have before each of `_out`."""
+        counts = np.zeros((len(self._out) + 1, len(self._table)), np.int64)
+        for place, some in self._absent:
+            counts[place] += some
+        return np.cumsum(counts, axis=0)
+
+    def _lengths(self) -> list[int]:
+        return [len(each["group"]) for each in self._out]
 
 
 def _same(a: Snapshot, b: Snapshot) -> Array:

@@ -124,14 +124,17 @@ class Parts:
     """Behind the first mark; `group` is the part."""
     state: Snapshot
     """At the end."""
+    counts: Array | None = None
+    """How many segments there are of each part in each piece, where others have them."""
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def dump(self) -> tuple[bytes, bytes]:
-        """As bytes: all but what is found, which says what can be joined; and what is found."""
+    def dump(self, counted: bool = False) -> tuple[bytes, bytes]:
+        """As bytes: all but what is found, which says what can be joined; and what is found, which may be `counted`."""
         arrays = {name: getattr(self, name) for name in ("first", "last", "pieces", "heads", *_FLAGS)}
         arrays |= {f"state_{name}": array for name, array in self.state.items()}
+        arrays |= {"counts": self._counts()} if counted else {}
         for i, (whose, standing) in enumerate(self.noted):
             arrays[f"whose{i}"] = whose
             arrays |= {f"noted{i}_{name}": array for name, array in standing.items()}
@@ -153,4 +156,10 @@ class Parts:
         own = {name: arrays[name] for name in ("first", "last", "pieces", "heads")}
         noted = tuple((arrays[f"whose{i}"], of(f"noted{i}_")) for i in range(facts["marks"]))
         known = {} if found is None else as_arrays(load(found)[0]["found"])
-        return cls(tables["keys"], head=tables["head"], noted=noted, found=known, state=of("state_"), **own, **flags)
+        keys, head, counts = tables["keys"], tables["head"], arrays.get("counts")
+        return cls(keys, head=head, noted=noted, found=known, state=of("state_"), counts=counts, **own, **flags)
+
+    def _counts(self) -> Array:
+        group, piece = self.found["group"].astype(np.int64), self.found["piece"].astype(np.int64)
+        width = int(piece.max(initial=0)) + 1
+        return np.bincount(group * width + piece, minlength=len(self) * width).reshape(len(self), width)

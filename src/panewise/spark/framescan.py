@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +29,13 @@ from panewise.spec.punctuate import InBand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FrameScan", "Work", "frame_scan_of", "scan_of_files"]
+__all__ = ["FEW", "FrameScan", "Work", "frame_scan_of", "scan_of_files"]
 
 _WHOLE = 1 << 22
 """How many rows a row group has at most that may be put in order as a whole."""
+
+FEW = 16
+"""How many keys are few: what is found of each may be joined by several tasks."""
 
 _PIECE = 1 << 19
 """How many rows are looked at at a time: what is done with them stays in the caches of a core."""
@@ -64,6 +68,8 @@ class FrameScan:
     groups: tuple[Group, ...]
     spans: Array | None
     """From when to when the rows of each group are; None where some do not say."""
+    few_keys: bool
+    """Whether statistics say that there are."""
 
     @property
     def ordered(self) -> bool:
@@ -186,15 +192,32 @@ def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
 def scan_of_files(rows: Parquet, layout: Layout, seen: pa.Schema) -> FrameScan:
     """How workers read files; the operator sees columns of these types."""
     at = next(name for name in rows.schema.names if name.lower() == layout.plan.ordered_by.lower())
-    groups = rows.groups(at)
+    keys = [next(name for name in rows.schema.names if name.lower() == key.lower()) for key in layout.plan.keys]
+    groups = rows.groups([at, *keys])
     spans = _spans(groups, layout, rows.schema.field(at).type)
+    few = prod(_values([group.spans[1 + i] for group in groups]) for i in range(len(keys))) <= FEW
     elements = pa.schema(list(zip(seen.names, as_spark_has(seen.types), strict=True)))
-    return FrameScan(rows, layout, elements, at, tuple(groups), spans).in_time()
+    return FrameScan(rows, layout, elements, at, tuple(groups), spans, few).in_time()
+
+
+def _values(spans: Sequence[pa.Array | None]) -> float:
+    """How many values there may be between the least and the largest, or more than `FEW`; and null is one.
+
+    >>> _values([pa.array([1, 2]), pa.array([2, 4])]), _values([pa.array(["a", "a"])] * 2), _values([None])
+    (5.0, 2, inf)
+    """
+    known = [each for each in spans if each is not None]
+    if len(known) < len(spans):
+        return inf
+    values = [value for each in known for value in each.to_pylist() if value is not None]
+    if pa.types.is_integer(known[0].type) and values:
+        return float(max(values) - min(values) + 2)
+    return len(set(values)) + 1 if all(len(set(each.to_pylist())) == 1 for each in known) else inf
 
 
 def _spans(groups: Sequence[Group], layout: Layout, kind: pa.DataType) -> Array | None:
     """From when to when the rows of each group are; None if some do not say, or may have what is no number."""
-    known = [group.span for group in groups if group.span is not None]
+    known = [group.spans[0] for group in groups if group.spans[0] is not None]
     if len(known) < len(groups) or not known or pa.types.is_floating(kind):
         return None
     numbers = [layout.progress.numbers(aligned(each.cast(kind, safe=False), layout.at_type)) for each in known]

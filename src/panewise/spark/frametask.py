@@ -8,6 +8,7 @@ from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from panewise.kernel.framer import Framer
 from panewise.kernel.intime import InTime
@@ -43,11 +44,15 @@ Sent = tuple[int, bytes | None, bytes | None]
 
 @dataclass(frozen=True)
 class FrameTask:
-    """The stages of a plan, by so many shards; with `certain` order all parts can be joined, and there is no other."""
+    """The stages of a plan, by so many shards; with `certain` order all parts can be joined, and there is no other.
+
+    Where keys are `few`, a shard has all keys, and some of what is found.
+    """
 
     layout: Layout
     shards: int
     certain: bool = False
+    few: bool = False
 
     def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows as Spark has them, with their `source`, as parts."""
@@ -56,10 +61,41 @@ class FrameTask:
     def made(self, tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of sources as parts."""
         pages = _pages(tables, self.layout.progress)
-        for shard, parts, found in _framed(Framer(self.layout, earliest), pages, self.shards, self.certain):
+        for shard, parts, found in self._framed(Framer(self.layout, earliest), pages):
             columns = [pa.array([shard], pa.int32()), pa.array([parts], pa.binary()), pa.array([found], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=list(PARTS))
         settle("frame")
+
+    def _framed(self, framer: Framer, pages: Iterable[tuple[bool, pa.Table]]) -> Iterator[Sent]:
+        rows, place = 0, _task()
+        for cut, table in pages:
+            if cut:
+                framer.cut()
+                continue
+            page = table.combine_chunks()
+            framer.take(page)
+            rows += len(page)
+            full = len(framer) >= _HELD
+            hopeless = framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer))
+            if hopeless and not self.certain:
+                # rows in no order, or of too many keys: all of them go the other way
+                yield from ((shard, None, None) for shard in range(self.shards))
+                return
+            many = framer.kept >= max(_FOUND, _OF_EACH * len(framer))
+            if full or many or framer.held >= _HEADS:
+                yield from self._dumped(framer, place)
+                framer.clear()
+                place += 1
+        yield from self._dumped(framer, place)
+
+    def _dumped(self, framer: Framer, place: int) -> Iterator[Sent]:
+        """All parts, by shard; if each has all keys, one has what is found, in turn."""
+        for shard, parts in framer.parts(1 if self.few else self.shards):
+            told, found = parts.dump(counted=self.few)
+            if not self.few:
+                yield shard, told, found
+                continue
+            yield from ((i, told, found if i == place % self.shards else None) for i in range(self.shards))
 
     def pass_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of some keys, in order of time, as segments."""
@@ -79,7 +115,7 @@ class FrameTask:
 
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parts as segments."""
-        for joiner in _joiners(self.layout, batches):
+        for _, joiner in self._joiners(batches):
             if joiner is None:
                 # all rows go the other way; there must be one
                 assert not self.certain
@@ -94,7 +130,9 @@ class FrameTask:
         """The keys whose parts can't be joined; or `every`."""
         names = [EVERY, *(f"k{i}" for i in range(len(self.layout.key_types)))]
         # left out here, and not by Spark, which would then compute the parts twice
-        for joiner in _joiners(self.layout, (batch.select(["shard", "parts"]) for batch in batches)):
+        for shard, joiner in self._joiners(batch.select(["shard", "parts"]) for batch in batches):
+            if self.few and shard:
+                continue
             if joiner is None:
                 nobody = [pa.nulls(1, kind) for kind in self.layout.key_types]
                 yield pa.RecordBatch.from_arrays([pa.array([True]), *nobody], names=names)
@@ -103,6 +141,19 @@ class FrameTask:
             if len(bad):
                 named = [column.take(pa.array(bad)) for column in columns]
                 yield pa.RecordBatch.from_arrays([pa.array(np.zeros(len(bad), bool)), *named], names=names)
+
+    def _joiners(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Joiner | None]]:
+        """The parts of each shard; None where rows are in no order."""
+        each = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+        for shard, some in groupby(each, key=lambda row: row[0]):
+            given = [row[1:] for row in some]
+            if any(row[0] is None for row in given):
+                yield shard, None
+                continue
+            joiner = Joiner(self.layout, first=not self.few or not shard)
+            for row in given:
+                joiner.add(Parts.load(*row))
+            yield shard, joiner
 
 
 def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.Table]]:
@@ -150,37 +201,7 @@ def _before_last(at: Array) -> int:
     return int(other[-1]) + 1 if len(other) else 0
 
 
-def _framed(framer: Framer, pages: Iterable[tuple[bool, pa.Table]], shards: int, certain: bool) -> Iterator[Sent]:
-    rows = 0
-    for cut, table in pages:
-        if cut:
-            framer.cut()
-            continue
-        page = table.combine_chunks()
-        framer.take(page)
-        rows += len(page)
-        full = len(framer) >= _HELD
-        hopeless = framer.backward * _BACKWARD > rows or (full and rows < _FEW * len(framer))
-        if hopeless and not certain:
-            # rows in no order, or of too many keys: all of them go the other way
-            yield from ((shard, None, None) for shard in range(shards))
-            return
-        many = framer.kept >= max(_FOUND, _OF_EACH * len(framer))
-        if full or many or framer.held >= _HEADS:
-            yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
-            framer.clear()
-    yield from ((shard, *parts.dump()) for shard, parts in framer.parts(shards))
-
-
-def _joiners(layout: Layout, batches: Iterable[pa.RecordBatch]) -> Iterator[Joiner | None]:
-    """The parts of each shard; None where rows are in no order."""
-    each = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-    for _, some in groupby(each, key=lambda row: row[0]):
-        given = [row[1:] for row in some]
-        if any(row[0] is None for row in given):
-            yield None
-            continue
-        joiner = Joiner(layout)
-        for row in given:
-            joiner.add(Parts.load(*row))
-        yield joiner
+def _task() -> int:
+    """The number of this task."""
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()

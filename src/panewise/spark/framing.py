@@ -97,7 +97,7 @@ def _size_of(df: DataFrame) -> int:
 def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.StructType) -> DataFrame:
     """The segments of rows, framed where they lie; `observed` are the same rows, which are read first."""
     cores = cores_of(rows.sparkSession)
-    task = FrameTask(applied.layout, _shards(_size_of(rows) * _UNPACKED, cores))
+    task = _task(applied.layout, _size_of(rows), cores, few=not applied.keys)
     dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), cores)
     keys = _keys(applied)
     left = _left(rows, dealt.mapInArrow(task.name, _named(keys)), keys.names)
@@ -111,7 +111,7 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
     cores = cores_of(spark)
     work = scan.work(cores)
     certain = is_certain(scan)
-    task = FrameTask(applied.layout, _shards(scan.rows.size * _UNPACKED, cores), certain)
+    task = _task(applied.layout, scan.rows.size, cores, certain, scan.few_keys)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
@@ -191,6 +191,11 @@ def _left(rows: DataFrame, unjoined: DataFrame, names: list[str]) -> DataFrame:
     some = F.broadcast(unjoined.filter("not every").select(*(F.col(name).alias(f"u{name}") for name in names)))
     same = [F.col(name).eqNullSafe(F.col(f"u{name}")) for name in names]
     return rows.join(some, same, "left_semi").unionByName(every)
+
+
+def _task(layout: Layout, size: int, cores: int, certain: bool = False, few: bool = False) -> FrameTask:
+    """The stages for rows of so many bytes; who looks for the longest segment of a key has to see all."""
+    return FrameTask(layout, _shards(size * _UNPACKED, cores), certain, few and not layout.plan.scheme.longest)
 
 
 def _shards(size: int, cores: int) -> int:

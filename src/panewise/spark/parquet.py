@@ -41,13 +41,13 @@ Unit = tuple[str, float, float]
 
 
 class Group(NamedTuple):
-    """A row group: its file and number, how many rows it has, of how many bytes, and from which value to which."""
+    """A row group: its file and number, how many rows it has, of how many bytes, and the values columns lie between."""
 
     path: str
     number: int
     rows: int
     size: float
-    span: pa.Array | None
+    spans: tuple[pa.Array | None, ...]
 
 
 _BATCH_ROWS = 1 << 19
@@ -95,11 +95,25 @@ class Parquet:
     def _sizes(self) -> dict[str, int]:
         return dict(self.files)
 
-    def groups(self, name: str) -> list[Group]:
-        """The row groups of all files, and what they say of the values of a column."""
-        given = [(path, size, name not in self.folders.get(path, {})) for path, size in self.files]
-        with _side_by_side(self.store, len(given)) as work:
-            return [group for groups in work(partial(_groups_of, self.store, name), given) for group in groups]
+    def groups(self, names: Sequence[str]) -> list[Group]:
+        """The row groups of all files, and what they say of the values of columns; None where they do not."""
+        with _side_by_side(self.store, len(self.files)) as work:
+            return [group for groups in work(partial(self._groups_of, names), self.files) for group in groups]
+
+    def _groups_of(self, names: Sequence[str], file: tuple[str, int]) -> list[Group]:
+        path, size = file
+        said = self.folders.get(path, {})
+        with _opened(self.store, path) as opened:
+            metadata = opened.metadata
+            rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+            share, found = size / max(sum(rows), 1), []
+            for i, count in enumerate(rows):
+                own = {name: span(opened, i, name) for name in names if name not in said}
+                own |= {
+                    name: pa.array([said[name]] * 2, self.schema.field(name).type) for name in names if name in said
+                }
+                found.append(Group(path, i, count, count * share, tuple(own[name] for name in names)))
+        return [group for group in found if group.rows]
 
     def count(self, cores: int) -> int:
         """How many tasks read them: as many for each core."""
@@ -209,19 +223,6 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
             except (pa.ArrowException, OverflowError, TypeError):
                 return None
     return None
-
-
-def _groups_of(store: FileSystem, name: str, file: tuple[str, int, bool]) -> list[Group]:
-    path, size, stored = file
-    with _opened(store, path) as opened:
-        metadata = opened.metadata
-        rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        share = size / max(sum(rows), 1)
-        return [
-            Group(path, i, count, count * share, span(opened, i, name) if stored else None)
-            for i, count in enumerate(rows)
-            if count
-        ]
 
 
 def relation_of(df: DataFrame) -> Any:
