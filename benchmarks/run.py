@@ -34,6 +34,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("frames.py", "--sensors", "1000000"),
     ("growth.py",),
     ("streams.py",),
+    ("breakdown.py",),
     ("fill.py",),
     ("windows.py", "--rows", "20000000"),
 )

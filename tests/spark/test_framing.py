@@ -231,6 +231,30 @@ def test_one_key_and_none(spark: SparkSession, tmp_path: Path, scheme: str) -> N
     same(spark, df, PLANS[scheme].at("t"), table)
 
 
+@pytest.mark.parametrize("scheme", ["threshold", "boundary", "delta", "range", "sum", "gaps"])
+@pytest.mark.parametrize("how", ["in order", "interleaved"])
+def test_few_keys_are_joined_by_several_tasks(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, how: str
+) -> None:
+    """Each has some of what is found; ids go on from one to the next, also where a task sends its parts many times."""
+    monkeypatch.setattr(framing, "_SHARD", 1 << 14)
+    monkeypatch.setattr(frametask, "_FOUND", 30)
+    monkeypatch.setattr(frametask, "_OF_EACH", 2)
+    monkeypatch.setattr(frametask, "_ROWS", 200)
+    for keys in (1, 3):
+        table = readings(keys)
+        table = table.set_column(0, "k", pc.cast(table["k"], pa.int64()))
+        folder = tmp_path / str(keys)
+        folder.mkdir()
+        df, plan = written(spark, folder, laid(table, how)), PLANS[scheme].by("k").at("t")
+        scan = frame_scan_of(df, apply(plan, plan.asked(AGG), df).layout)
+        assert not isinstance(scan, str)
+        assert scan.few_keys
+        assert framing._shards(scan.rows.size * 4, 2) > 4
+        same(spark, df, plan, table)
+        same(spark, df.filter("w >= 0"), PLANS[scheme].at("t"), table)
+
+
 def test_two_keys_and_nulls(spark: SparkSession, tmp_path: Path) -> None:
     table = readings(7)
     generator = np.random.default_rng(9)
