@@ -2,7 +2,8 @@
 
 Flink runs in a process and an environment of its own, on two cores, in batch mode, because that is its fastest; what
 both find is compared, but for the runs at the end of each sensor, which have no next row and which its pattern leaves
-out. It is slow, so there are fewer rows than elsewhere. The time that either takes to start is not counted.
+out; where frames end with the next row, that is the row with which Flink's next match begins. It is slow, so there are
+fewer rows than elsewhere. The time that either takes to start is not counted.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KEYS = ["sensor", "start"]
 def _flink(python: Path, files: Path, out: Path, job: str, times: int) -> tuple[float, pl.DataFrame]:
     """The best time of Flink, and what it found."""
     peer = Path(__file__).parent / "flink_peer.py"
-    command = [python, peer, files, python.parent.parent / "jars", out, job, str(times)]
+    command = [python, peer, files, out, job, str(times)]
     ran = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise SystemExit(f"Flink failed:\n{ran.stderr[-4000:]}")
@@ -40,11 +41,17 @@ def _flink(python: Path, files: Path, out: Path, job: str, times: int) -> tuple[
     return min(json.loads(ran.stdout.splitlines()[-1])), found
 
 
-def _same(ours: pl.DataFrame, theirs: pl.DataFrame, last: pl.DataFrame) -> bool:
-    """Whether both found the same, but for what ends with the last report of a sensor."""
+def _same(ours: pl.DataFrame, theirs: pl.DataFrame, last: pl.DataFrame, chained: bool) -> bool:
+    """Whether both found the same, but for what ends with the last report of a sensor, or with its last match."""
     times = [pl.col("start", "end").cast(pl.Datetime("ms"))]
     kinds = [pl.col("sensor", "rows").cast(pl.Int64)]
     a, b = (found.with_columns(times).with_columns(kinds).sort(KEYS) for found in (ours, theirs))
+    if chained:
+        b = b.with_columns(end=pl.col("start").shift(-1).over("sensor"))
+        a = a.join(b.group_by("sensor").agg(final=pl.col("start").max()), on="sensor").filter(
+            pl.col("start") < pl.col("final")
+        )
+        a, b = a.drop("final"), b.filter(pl.col("end").is_not_null())
     ends = last.with_columns(pl.col("last").cast(pl.Datetime("ms")), pl.col("sensor").cast(pl.Int64))
     a, b = (found.join(ends, on="sensor").filter(pl.col("end") < pl.col("last")).drop("last") for found in (a, b))
     return len(a) > 0 and a.sort(KEYS).equals(b.select(a.columns).sort(KEYS))
@@ -81,7 +88,9 @@ def main() -> int:
             with console.status(f"{name}: Flink"):
                 seconds, theirs = _flink(given.python, files, folder / f"flink-{name}", name, given.times)
             table = pl.from_arrow(ours().toArrow())
-            if not _same(table.with_columns(pl.col("start", "end").dt.replace_time_zone(None)), theirs, last):
+            if not _same(
+                table.with_columns(pl.col("start", "end").dt.replace_time_zone(None)), theirs, last, name == "volume"
+            ):
                 console.print(f"{name}: Flink finds something else.")
                 return 1
             for who, each in (("panewise", took["panewise"]), ("Flink", seconds)):

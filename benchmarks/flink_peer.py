@@ -1,6 +1,6 @@
 """Flink's MATCH_RECOGNIZE over files of traffic reports; runs in Flink's own environment (scripts/flink.sh).
 
-Usage: flink_peer.py FILES JARS OUT JOB TIMES. What is found is written to OUT as CSV, once, and then goes nowhere
+Usage: flink_peer.py FILES OUT JOB TIMES. What is found is written to OUT as CSV, once, and then goes nowhere
 (`blackhole`), so many times; prints the seconds of each as JSON.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
@@ -29,11 +28,10 @@ COLUMNS = "sensor int, `start` timestamp(3), `end` timestamp(3), `rows` bigint"
 
 def main() -> None:
     """Run it."""
-    files, jars, out, job, times = sys.argv[1:]
+    files, out, job, times = sys.argv[1:]
     settings = EnvironmentSettings.in_batch_mode()
     flink = TableEnvironment.create(settings)
     config = flink.get_config()
-    config.set("pipeline.jars", ";".join(f"file://{jar}" for jar in sorted(Path(jars).glob("*.jar"))))
     config.set("parallelism.default", "2")
     config.set("table.local-time-zone", "UTC")
     flink.execute_sql(
