@@ -228,6 +228,12 @@ def test_a_stream_is_stopped_and_gone_on_with(spark: SparkSession, job: JobMaker
             '`mode` in [sink] ("overwrite"): a stream adds to what it wrote before. Leave it out; to start again, '
             "remove its checkpoint and what it wrote.",
         ),
+        (
+            {"stream": 'prods = {kind = "prodder", every = "1 minute"}'},
+            '`prods` in [stream] (prodder) asks by Spark\'s clock, which with `trigger` "once" makes one '
+            "micro-batch of all there is: hardly anything is open after it. Give a length of time, such as "
+            'trigger = "1 second", or leave the prodder out.',
+        ),
     ],
 )
 def test_what_makes_no_sense_for_a_stream(job: JobMaker, wanted: dict[str, str], said: str) -> None:

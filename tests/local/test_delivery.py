@@ -116,6 +116,17 @@ def test_what_makes_no_delivery_is_refused(given: dict[str, object], error: str)
         deliver(TENS.at("t", pw.slack(0)), rows(1, 2), COUNT, **given)  # type: ignore[arg-type]  # wrong on purpose
 
 
+def test_windows_of_rows_tell_of_no_arrivals() -> None:
+    for plan in (pw.row_windows(2), pw.row_windows(2).agg(COUNT).then(pw.tumbling_windows(2))):
+        agg = None if plan.following else COUNT
+        with pytest.raises(pw.SpecError) as caught:
+            deliver(plan.at("t", pw.slack(0)), rows(1, 2), agg)
+        assert str(caught.value) == (
+            "`plan` (row_windows): its windows are bounded by numbers of rows, which says nothing of when their rows "
+            "arrive. Give one of times, or LocalStream(plan, prods=True), whose results have a latency."
+        )
+
+
 def test_rows_without_a_time_need_an_arrival() -> None:
     table = pa.table({"t": pa.array([1, None], pa.int64())})
     plan = TENS.at("t", pw.slack(0))

@@ -12,11 +12,12 @@ import pytest
 
 import panewise as pw
 from panewise.kernel.answers import ProdProgress
-from panewise.kernel.prod import KEPT, Schedule
+from panewise.kernel.pack import Packer
+from panewise.kernel.prod import KEPT, Schedule, phase_of
 from panewise.kernel.progress import progress_of
 from panewise.kernel.windowshard import new_shard
 from panewise.local.delivery import deliver, punctuated
-from panewise.local.stream import LocalStream
+from panewise.local.stream import LocalStream, with_control
 
 SUM = {"total": "sum(v)"}
 
@@ -254,6 +255,41 @@ def test_an_autopilot_counts_keys_that_it_misses() -> None:
     assert 0.85 < early / finals < 0.95
 
 
+def slack_windows(at: np.ndarray, hold: float) -> pa.Table:
+    """Results of windows of 30 seconds that are open a minute longer, so that each is asked for three times."""
+    table = pa.table({"t": pa.array((at * 1e6).astype(np.int64), pa.timestamp("us")), "v": np.ones(len(at))})
+    plan = pw.tumbling_windows("30 seconds").at("t", pw.slack("1 minute"))
+    return deliver(plan, table, SUM, prods=pw.prodder("30 seconds", 0.5, hold_accuracy=hold)).results
+
+
+def test_an_autopilot_learns_from_answers_before_the_end() -> None:
+    """Those that are asked for again after it are nearly right, whenever the first one is."""
+    at = np.sort(np.random.default_rng(4).uniform(0, 1800, 30_000))
+    found = slack_windows(at, 0.9).filter(pc.field("timing") == "final").to_pylist()
+    first = [row["early"][0]["accuracy"]["total"] for row in found[20:-3]]
+    assert all(len(row["early"]) == 3 for row in found[20:-3])
+    assert np.mean(first) == pytest.approx(0.9, abs=0.02)
+
+
+def test_an_answer_after_the_end_is_none_when_it_was_asked_for() -> None:
+    """Rows come even, and then at the very ends of slides: it asks later, and is answered before the end again."""
+    rng = np.random.default_rng(1)
+    at = np.sort(np.concatenate([30 * w + 30 - rng.uniform(0, 30 if w < 20 else 1.5, 300) for w in range(60)]))
+    found = slack_windows(at, 0.9).filter(pc.field("timing") == "final").to_pylist()
+    assert all(row["early"][0]["accuracy"]["total"] < 1 for row in found[30:57])
+
+
+def test_what_has_ended_teaches_nothing() -> None:
+    """Windows end when they do; of what ends with the latest row, those of the slide count."""
+    schedule = Schedule(pw.prodder("10 seconds", 0.5, hold_accuracy=0.9), progress_of("t", pa.timestamp("us")))
+    end = np.array([10, 14, 15, 16, 20]) * 1_000_000
+    assert schedule.in_time(end, known=True).all()
+    schedule.tick(12_000_000)
+    schedule.tick(15_000_000)
+    assert schedule.in_time(end, known=True).tolist() == [False, False, False, True, True]
+    assert schedule.in_time(end, known=False).tolist() == [False, True, True, True, True]
+
+
 def test_the_share_that_is_told_is_the_one_in_force() -> None:
     """Of many shards one has rows, and learns."""
     rng = np.random.default_rng(3)
@@ -323,6 +359,94 @@ def test_a_clock_on_the_wall() -> None:
         assert schedule.tick(12 * 3_600_000_000 - 1) is None
         (told[zone],) = schedule.tick(12 * 3_600_000_000).to_pylist()  # type: ignore[union-attr]  # it is due
     assert {zone: at.hour for zone, at in told.items()} == {None: 12, "Asia/Tokyo": 21, "America/Los_Angeles": 4}
+
+
+def test_a_prodder_may_have_other_slides_after_a_restart() -> None:
+    """Which one it has asked for last says nothing about slides of another length."""
+    progress, second = progress_of("t", pa.timestamp("us")), 1_000_000
+    before = Schedule(pw.prodder("1 second", 0.0), progress)
+    assert [before.tick(clock * second) is not None for clock in (600, 601)] == [False, True]
+    facts = before.facts()
+    told = {}
+    for every in ("1 second", "1 minute"):
+        schedule = Schedule(pw.prodder(every, 0.0), progress)
+        schedule.restore(facts)
+        told[every] = [schedule.tick(clock * second) is not None for clock in (601, 602, 661)]
+    assert told == {"1 second": [False, True, True], "1 minute": [False, False, True]}
+    # what was not kept once was the same
+    old = Schedule(pw.prodder("1 second", 0.0), progress)
+    old.restore({name: fact for name, fact in facts.items() if name != "every"})
+    assert [old.tick(clock * second) is not None for clock in (601, 602)] == [False, True]
+
+
+def seconds(*at: int) -> pa.Table:
+    """A row at each of these seconds."""
+    return pa.table({"t": pa.array([s * 1_000_000 for s in at], pa.timestamp("us")), "v": [1] * len(at)})
+
+
+def test_a_prodder_goes_by_the_clock_that_ticks() -> None:
+    """As long as none has, the time is known that rows arrive at; it may be years from what the clock will say."""
+    plan = pw.tumbling_windows("1 minute").at("t", pw.slack("1 minute"))
+    stream = LocalStream(plan, SUM, prods=pw.prodder("1 minute", 0.5))
+    elements = stream.read(seconds(1, 2, 3))
+    assert stream._layout is not None
+    shard, asked = new_shard(stream._layout), []
+    for i, clock in enumerate((None, 10, 40)):
+        fed = with_control(elements.slice(i, 1), None, clock, False)
+        pages = [page for _, page in Packer(stream._layout, 1).run(fed.to_batches())]
+        asked.append(shard.batch(pages, now=1_700_000_000_000_000).asked)
+    assert asked[:2] == [None, None]
+    assert asked[2] is not None
+    assert asked[2].column("at").to_pylist() == [datetime(1970, 1, 1, 0, 1)]
+
+
+def test_no_time_is_known_before_the_clock_begins() -> None:
+    """So an early answer from before it is no half a century older than its final one."""
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), SUM, prods=True)
+    stream.feed(rows((1, 1)), prod={})
+    stream.feed(rows((2, 1)), clock=1_700_000_000)
+    (told,) = stream.feed(final=True, clock=1_700_000_003).to_pylist()
+    assert (told["latency"], told["early"][0]["seconds"]) == (3.0, 0.0)
+    assert stream.prods.gain is None
+
+
+def test_a_prodder_asks_before_windows_end_that_have_an_origin() -> None:
+    """A quarter of a minute before the half of each, also in the first of a stream that begins at 0."""
+    plan = pw.tumbling_windows("1 minute", origin="1970-01-01 00:00:30").at("t", pw.slack("0 seconds"))
+    told = deliver(plan, seconds(*range(30, 331)), SUM, prods=pw.prodder("1 minute", 0.25))
+    early = told.results.filter(pc.field("timing") == "early")
+    assert early.column("clock").to_pylist() == [75, 135, 195, 255, 315]
+    assert told.accuracies().column("seconds").to_pylist() == [15] * 5
+    before = pw.tumbling_windows("1 minute", origin="1969-12-31 00:00:30").at("t", pw.slack("0 seconds"))
+    told = deliver(before, seconds(*range(40)), SUM, prods=pw.prodder("1 minute", 0.25))
+    assert told.accuracies().column("seconds").to_pylist() == [15]
+
+
+def test_the_origin_of_the_last_plan_counts() -> None:
+    """It is its windows that are asked for."""
+    sums = pw.tumbling_windows("10 seconds").at("t", pw.slack("0 seconds")).agg(SUM)
+    both = sums.then(pw.tumbling_windows("1 minute", origin="1970-01-01 00:00:30").agg(n="sum(total)"))
+    stream = LocalStream(both, prods=pw.prodder("1 minute", 0.25))
+    found = {clock: stream.feed(seconds(clock), clock=clock).to_pylist() for clock in (40, 60, 74, 75, 80)}
+    assert {clock: [(row["timing"], row["n"]) for row in told] for clock, told in found.items() if told} == {
+        75: [("early", 4)]
+    }
+
+
+@pytest.mark.parametrize(
+    ("origin", "at", "phase"),
+    [
+        ("2024-01-01T00:00:30", pa.timestamp("us"), -30),
+        ("1969-12-31 23:59:50", pa.timestamp("us"), -10),
+        ("2024-01-01", pa.timestamp("us"), 0),
+        ("2024-01-01 00:00:30+00:00", pa.timestamp("us", "UTC"), -30),
+        ("2024-01-01", pa.date32(), 0),
+        (None, pa.int64(), 0),
+    ],
+)
+def test_slides_begin_with_the_origin(origin: str | None, at: pa.DataType, phase: int) -> None:
+    spec = replace(pw.prodder("1 minute"), origin=origin)
+    assert phase_of(spec, progress_of("t", at)) == phase * 1_000_000
 
 
 @pytest.mark.parametrize("values", [[np.inf, 1.0], [np.inf, -np.inf], [1e308, 1e308, -1e308]])
@@ -430,7 +554,7 @@ def test_a_prodder_is_as_far_off_as_it_is_early() -> None:
         told = deliver(
             plan, table, {"n": "count(*)"}, arrival=times, prods=pw.prodder("10 seconds", share)
         ).accuracies()
-        assert len(told) >= 39
+        assert len(told) == 40
         assert np.mean(told.column("n")) == pytest.approx(1 - share, abs=0.02)
         assert np.mean(told.column("seconds")) == pytest.approx(10 * share, abs=0.01)
 

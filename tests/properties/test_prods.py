@@ -56,7 +56,9 @@ def check(plan: PlanSpec, batches: list[pa.Table], prods: list[Any], shards: int
     for rows, prod in zip(batches, prods, strict=True):
         told = asked.feed(rows, prod=prod).to_pylist()
         finals = [bare(row, ids=True) for row in told if row["timing"] == "final"]
-        assert not missing(finals, [bare(row, ids=True) for row in quiet.feed(rows).to_pylist()])
+        others = [bare(row, ids=True) for row in quiet.feed(rows).to_pylist()]
+        assert not missing(finals, others)
+        assert not missing(others, finals)
         seen, sent = pa.concat_tables([seen, rows]), sent + finals
         early = [row for row in told if row["timing"] == "early"]
         assert all(row["segment"]["id"] is not None or not row["certain"] for row in early)

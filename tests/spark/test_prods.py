@@ -16,7 +16,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import panewise as pw
+from panewise.kernel.pack import Packer
+from panewise.kernel.windowshard import new_shard
+from panewise.local.stream import LocalStream, with_control
 from panewise.plots.accuracy import draw_accuracy
+from panewise.spark.shard import ShardProcessor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -88,6 +92,55 @@ def test_accuracies_are_a_stream_too(spark: SparkSession, tmp_path: Path) -> Non
 def test_results_that_tell_of_no_answers(spark: SparkSession) -> None:
     with pytest.raises(pw.InputError, match=r"`df` has no column 'segment'.*prods=True"):
         pw.accuracies(spark.range(3))
+
+
+@pytest.mark.parametrize("name", ["seconds", "Gain"])
+def test_names_that_accuracies_have_themselves(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    stream = stream_of(spark, tmp_path / "rows").withColumnRenamed("k", name)
+    plan = pw.tumbling_windows(10).at("t", pw.slack(20))
+    for found in (
+        plan.segments(stream, {name: "sum(v)"}, prods=True),
+        plan.by(name).segments(stream, SUM, prods=True),
+    ):
+        with pytest.raises(pw.InputError) as caught:
+            pw.accuracies(found)
+        assert str(caught.value) == (
+            f"`df` has a key or an aggregate called {name!r}: segment, number, seconds, latency, gain tell of each "
+            "early answer. Rename it in the plan."
+        )
+
+
+class Kept:
+    """A handle to a shard's state, and the value in it."""
+
+    state: bytes | None = None
+
+    def getValueState(self, name: str, schema: str) -> Kept:  # noqa: N802  # Spark's name
+        return self
+
+    def get(self) -> tuple[bytes] | None:
+        return None if self.state is None else (self.state,)
+
+    def update(self, value: tuple[bytes]) -> None:
+        (self.state,) = value
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+def test_a_clock_that_is_given_is_the_only_one(clocked: bool) -> None:
+    """Before it ticks nothing is known; what the time is may be years from what it says."""
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(20)), SUM, prods=True)
+    elements, kept = stream.read(pa.table({"t": [1, 2], "v": [1, 1]})), Kept()
+    assert stream._layout is not None
+    packer = Packer(stream._layout, 1)
+    processor = ShardProcessor(stream._layout, 1, watermark=False, clocked=clocked)
+    processor.init(kept)  # type: ignore[arg-type]  # all that it uses
+    processor._run(0, [page for _, page in packer.run(elements.to_batches())], None)
+    asked = with_control(elements.slice(0, 0), None, 10, False, stream._asked({}))
+    pages = [page for _, page in Packer(stream._layout, 1).run(asked.to_batches())]
+    found = new_shard(stream._layout, 1, kept.state).batch(pages).segments
+    assert found is not None
+    (latency,) = found.column("latency").to_pylist()
+    assert (latency is None) == clocked
 
 
 def test_a_person_in_another_process_is_answered_within_two_micro_batches(spark: SparkSession, tmp_path: Path) -> None:

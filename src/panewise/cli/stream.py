@@ -87,6 +87,12 @@ def check(job: Job, stream: StreamOptions) -> None:
     if job.source.stream and job.plan.punctuation is None:
         raise JobError(_unpunctuated("plan"))
     _check_fill(job, stream)
+    if stream.prods is not None and stream.prods.prodder is not None and stream.trigger == "once":
+        raise JobError(
+            '`prods` in [stream] (prodder) asks by Spark\'s clock, which with `trigger` "once" makes one '
+            "micro-batch of all there is: hardly anything is open after it. Give a length of time, such as "
+            'trigger = "1 second", or leave the prodder out.'
+        )
     if job.plot is not None:
         of = next(name for name, source in job.sources.items() if source.stream)
         raise JobError(f"[plot] draws a source that ends, and [{of}] is a stream. Leave [plot] out.")

@@ -21,6 +21,7 @@ from panewise.kernel.keys import codes, slots_of
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.kernel.sqltypes import zone_of
+from panewise.kernel.windows import instant
 from panewise.spec.prod import Prodder
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "check_answers",
     "early_type",
     "joined",
+    "phase_of",
     "without_told",
 ]
 
@@ -120,7 +122,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Learned:
-    """Early answers whose final ones came: how aggressive the prodder was (NaN: another prod), and accuracies."""
+    """Early answers whose final ones came: how aggressive the prodder was, and accuracies.
+
+    It is 0 for what had ended when it asked, and NaN for other prods.
+    """
 
     share: Array
     accuracy: Array
@@ -132,6 +137,13 @@ def joined(first: Learned, more: Learned) -> Learned:
     return Learned(np.concatenate([first.share, more.share]), np.concatenate([first.accuracy, more.accuracy]))
 
 
+def phase_of(spec: Prodder, progress: Progress) -> int:
+    """Where one of the slides begins, in microseconds: the last one that does so by the epoch."""
+    if spec.origin is None or progress.unit != "micros":
+        return 0
+    return -int(-instant(spec.origin, progress) % spec.every.micros)
+
+
 class Schedule:
     """A prodder: says, tick by tick, when it is time to ask; an autopilot, where it holds an accuracy."""
 
@@ -139,7 +151,7 @@ class Schedule:
         self._spec, self._progress = spec, progress
         self.aggressiveness = spec.aggressiveness
         self.asked = _NEVER
-        """The last slide that was asked for, counted from the epoch."""
+        """The last slide that was asked for, counted from the one that begins with the phase."""
         self.reached: int | None = None
         """Up to where it has asked, in microseconds, if it says so; and how aggressive it was then."""
         self.share = spec.aggressiveness
@@ -147,10 +159,11 @@ class Schedule:
         self._slope: float | None = None
         """How much accuracy is lost, for all of a slide before its end."""
         self._zone = None if spec.zone is None else zone_of(spec.zone)
+        self._phase = phase_of(spec, progress)
 
     def tick(self, clock: int) -> pa.Array | None:
         """Up to where to ask now, as an `at`, or null for all that is open; None if it is not yet time."""
-        every, clock = self._spec.every.micros, clock + self._offset(clock)
+        every, clock = self._spec.every.micros, clock + self._offset(clock) - self._phase
         slide = int((clock + round((self.aggressiveness or 0.0) * every)) // every)
         first, due = self.asked == _NEVER, slide > self.asked
         self.asked = max(self.asked, slide)
@@ -159,7 +172,7 @@ class Schedule:
         progress = self._progress
         if self.aggressiveness is None or progress.unit != "micros":
             return pa.nulls(1, progress.type)
-        self.reached, self.share = slide * every, self.aggressiveness
+        self.reached, self.share = slide * every + self._phase, self.aggressiveness
         self._began = self.reached - every if self._began is None else self._began
         return progress.bounds(np.array([self.reached], progress.dtype))
 
@@ -175,6 +188,13 @@ class Schedule:
         if reached is None or self._began is None:
             return np.zeros(len(end), bool)
         return (end > self._began) & (end <= reached)
+
+    def in_time(self, end: Array, known: bool) -> Array:
+        """Whether it asked before the end of what ends then; where that is not `known`, in the slide of the end."""
+        if self.reached is None:
+            return np.ones(len(end), bool)
+        share = (self.share or 0.0) if known else 1.0
+        return np.asarray(end > self.reached - round(share * self._spec.every.micros))
 
     @property
     def has_learned(self) -> bool:
@@ -205,11 +225,15 @@ class Schedule:
     def facts(self) -> dict[str, Any]:
         """What to keep, as JSON takes it."""
         told = {"reached": self.reached, "began": self._began, "share_then": self.share}
-        return {"asked": self.asked, "share": self.aggressiveness, "slope": self._slope, **told}
+        told |= {"asked": self.asked, "every": self._spec.every.micros}
+        return {"share": self.aggressiveness, "slope": self._slope, **told}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         """Go on from `facts`; what a person has changed since holds."""
-        self.asked = facts["asked"]
+        every = self._spec.every.micros
+        # slides of another length are others
+        if facts.get("every", every) == every:
+            self.asked = facts["asked"]
         self.reached, self._began = facts.get("reached"), facts.get("began")
         if self._spec.hold_accuracy is not None and facts["share"] is not None:
             low, high = self._spec.bounds
@@ -300,7 +324,7 @@ class Ledger:
     def put(self, about: About, values: Sequence[pa.Array], clock: int, share: Array) -> Array:
         """Early answers; the number of each among those about the same segment.
 
-        `share` is how aggressive the prodder was that asked for it; null if it was another.
+        `share` is how aggressive the prodder was that asked for it, 0 after its end; NaN if it was another prod.
         """
         mine, others = self._beside(about)
         count = len(mine)
@@ -339,8 +363,10 @@ class Ledger:
         met = met[np.lexsort((np.asarray(held.column("number").to_numpy())[met], owner[met]))]
         owner, taken = owner[met], held.take(pa.array(met))
         self._move_up(about)
-        seconds = (clock - np.asarray(taken.column("clock").to_numpy())) / _SECOND
-        self._gain(seconds, latency[owner])
+        then = np.asarray(taken.column("clock").to_numpy())
+        # before the clock had begun no time is known
+        seconds = np.where(then < 0, 0.0, (clock - then) / _SECOND)
+        self._gain(seconds, np.where(then < 0, np.nan, latency[owner]))
         near = self._near(taken, [in_one(final).take(pa.array(owner)) for final in values], seconds)
         self.totals["matched"] += len(met)
         told = [in_one(taken.column("number")), pa.array(seconds)]

@@ -92,7 +92,8 @@ class Prodding:
         if self.schedule is None or not isinstance(self._layout.plan.scheme, Windows):
             return learned
         missed = self.schedule.asked_for(last.end, self._reached)
-        missed &= np.asarray(met.is_null().to_numpy(zero_copy_only=False))
+        # an answer after the end, whose share is 0, was none when it was asked for
+        missed[np.asarray(pc.list_parent_indices(met))[learned.share != 0]] = False
         count = int(missed.sum())
         share = self.schedule.share or np.nan
         return joined_lessons(learned, Learned(np.full(count, share), np.zeros((count, len(self._layout.agg)))))
@@ -116,10 +117,11 @@ class Prodding:
         if self._layout.prods.passes:
             asked = Asked.everything(self._emitter.progress)
         wanted, answered, share = np.zeros(len(found), bool), np.zeros(len(prods), bool), np.full(len(found), np.nan)
+        in_time = self._in_time(found.end)
         for i, mine in asked.of(found.group, found.end):
             answered[i] = len(mine) > 0
             # an answer to several counts for none of them
-            share[mine] = np.where(wanted[mine], np.nan, self._share[i])
+            share[mine] = np.where(wanted[mine], np.nan, self._share[i] * in_time[mine])
             wanted[mine] = True
         self.answered = None
         if not wanted.any():
@@ -138,6 +140,13 @@ class Prodding:
         told = [pa.repeat("early", len(found)), pa.array(number), pa.array(certain)]
         told += [pa.array(latency, mask=np.isnan(latency)), pa.nulls(len(found), schema.field("early").type)]
         return answers(made, schema, told), answered
+
+    def _in_time(self, end: Array) -> Array:
+        """Of which of these the prodder's answer is an early one, and no repetition of what has ended."""
+        scheme = self._layout.plan.scheme
+        if self.schedule is None or isinstance(scheme, RowWindows):
+            return np.ones(len(end), bool)
+        return self.schedule.in_time(end, isinstance(scheme, Windows))
 
     def _values(self, made: pa.RecordBatch) -> list[pa.Array]:
         return [made.column(name) for name, _ in self._layout.agg]

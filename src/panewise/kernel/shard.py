@@ -185,7 +185,7 @@ class Shard:
     def batch(self, pages: Iterable[bytes], watermark: Any = None, now: int = -1) -> Outcome:
         """Take the pages of a micro-batch, in any order, and give what became of them.
 
-        `now` is the time in microseconds, where no clock ticks among the rows.
+        `now` is the time in microseconds, as long as no clock has ticked among the rows; a prodder waits for its clock.
         """
         seen, rows, promises, early, unsure = [], [], [], [], []
         for data in pages:
@@ -214,7 +214,7 @@ class Shard:
         found = self._advance(self._arrived(table, clock), slots)
         asked = answered = None
         if self.prodding is not None:
-            asked = self.prodding.due(seen, clock)
+            asked = self.prodding.due(seen, self.punctuator.clock)
             more = []
             for name, (others, of) in zip(("early", "unsure"), map(self._gather, (early, unsure)), strict=True):
                 latest = max((task.early[name] for task in seen if name in task.early), default=self._progress.nothing)

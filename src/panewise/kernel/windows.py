@@ -22,7 +22,7 @@ from panewise.kernel.progress import Progress
 from panewise.spec.duration import multiple
 from panewise.spec.frames import RowWindows, Windows
 
-__all__ = ["Grid", "check_count", "grid_of", "row_grid"]
+__all__ = ["Grid", "check_count", "grid_of", "instant", "row_grid"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 2.0**51
@@ -255,7 +255,7 @@ def grid_of(windows: Windows, progress: Progress) -> Grid:
     size = None if windows.range is None else progress.amount("range", windows.range)
     slide = progress.amount("slide", windows.slide)
     given = windows.origin is not None
-    origin = _instant(windows.origin, progress) if windows.origin is not None else 0
+    origin = instant(windows.origin, progress) if windows.origin is not None else 0
     if size is not None and size / slide > _SLIDES:
         raise InputError(
             f"`slide` ({windows.slide}) is less than a millionth of `range` ({windows.range}): each row would be in "
@@ -271,7 +271,7 @@ def grid_of(windows: Windows, progress: Progress) -> Grid:
     return Grid(size, slide, origin, given or size is None, windows.keep_empty)
 
 
-def _instant(value: str | int | float, progress: Progress) -> int | float:
+def instant(value: str | int | float, progress: Progress) -> int | float:
     """An origin as a number."""
     if progress.unit not in ("micros", "days"):
         if isinstance(value, str):

@@ -19,7 +19,8 @@ from panewise.errors import InputError, SpecError
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import codes
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.progress import progress_of
+from panewise.kernel.prod import phase_of
+from panewise.kernel.progress import Progress, progress_of
 from panewise.kernel.windows import grid_of
 from panewise.local.queue import Queue
 from panewise.local.runner import condition_of
@@ -28,9 +29,9 @@ from panewise.spec.aggregates import Aggregates
 from panewise.spec.aside import checked_set_aside
 from panewise.spec.duration import AmountLike
 from panewise.spec.duration import amount as checked_amount
-from panewise.spec.frames import Windows
+from panewise.spec.frames import RowWindows, Windows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import InBandProds, Prodder
+from panewise.spec.prod import InBandProds, Prodder, on_grid
 from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import InBand, SlackTime, per_key
 
@@ -135,7 +136,13 @@ def deliver(
     `prod_at` are prods of a person: when, and up to which `at`. Rows that are `set_aside` leave the queue at once, and
     are processed behind others: one after every so many, all of them while nothing waits.
     """
-    given = checked_prods(prods)
+    chain = plan.chain()
+    if any(isinstance(each.scheme, RowWindows) for each in chain):
+        raise SpecError(
+            "`plan` (row_windows): its windows are bounded by numbers of rows, which says nothing of when their rows "
+            "arrive. Give one of times, or LocalStream(plan, prods=True), whose results have a latency."
+        )
+    given = on_grid(checked_prods(prods), chain[-1].scheme)
     if given is None:
         raise SpecError("`prods` (None): a delivery is about early answers. Give a prodder, or True.")
     if not 0 <= cost < np.inf:
@@ -146,7 +153,8 @@ def deliver(
     stream = LocalStream(plan, agg, prods=given, set_aside=set_aside, lasting=True)
     elements, marked, asks = stream.read(rows), _where(plan.punctuation, rows), _where(given.in_band, rows)
     places = np.unique(np.concatenate([_places(plan, rows, marked, asks), np.flatnonzero(asks)]))
-    asked = _Asked(given.prodder, stream, prod_at, float(arrived[0]) if len(arrived) else 0.0)
+    progress = progress_of(plan.ordered_by, rows.column(plan.ordered_by).type)
+    asked = _Asked(given.prodder, progress, stream, prod_at, float(arrived[0]) if len(arrived) else 0.0)
     spec = checked_set_aside(set_aside, plan.scheme, given)
     if spec is None:
         results = _in_turn(stream, elements, places, _finished(arrived, float(cost)), asked)
@@ -249,22 +257,27 @@ class _Asked:
     """When the next prod is due, of the clock or of a person; a prodder is as aggressive as it is by now."""
 
     def __init__(
-        self, spec: Prodder | None, stream: LocalStream, prod_at: Sequence[tuple[float, Any]], first: float
+        self,
+        spec: Prodder | None,
+        progress: Progress,
+        stream: LocalStream,
+        prod_at: Sequence[tuple[float, Any]],
+        first: float,
     ) -> None:
         self._spec, self._stream = spec, stream
         self._people = sorted(prod_at, key=lambda each: each[0])
         self._every = np.inf if spec is None else spec.every.micros / _SECOND
-        self._slide = int(first // self._every)
+        self._phase = 0 if spec is None else phase_of(spec, progress)
+        self._slide = int((first - self._phase / _SECOND) // self._every)
 
     @property
     def _tick(self) -> float:
         if self._spec is None:
             return np.inf
         share, every = self._stream.prods.aggressiveness, self._spec.every.micros
-        # in whole microseconds, as the prodder itself counts
-        return (
-            self._slide * every - round(((self._spec.aggressiveness if share is None else share) or 0.0) * every)
-        ) / _SECOND
+        share = (self._spec.aggressiveness if share is None else share) or 0.0
+        # in whole microseconds, as the prodder itself counts; its clock begins at 0
+        return max(self._slide * every + self._phase - round(share * every), 0) / _SECOND
 
     @property
     def when(self) -> float:

@@ -35,7 +35,7 @@ from panewise.spec.emit import FINAL as FINAL_ONLY
 from panewise.spec.emit import emit as checked_emit
 from panewise.spec.frames import Windows
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import first_of, later_of
+from panewise.spec.prod import first_of, later_of, on_grid
 from panewise.spec.prod import prods as checked_prods
 from panewise.spec.punctuate import Ordered, Passed, check_punctuation, per_key
 
@@ -92,7 +92,7 @@ class LocalStream:
         shards = 1 if plan.one_sequence else shards
         sent = FINAL_ONLY if self._rest else checked_emit(emit, fragment_every)
         self._plan, self._calls, self._emit = plan, plan.asked(agg), sent
-        self._shards, self._given = shards, checked_prods(prods, accuracy)
+        self._shards, self._given = shards, on_grid(checked_prods(prods, accuracy), (plan, *self._rest)[-1].scheme)
         if self._given is not None and self._given.stream is not None:
             raise SpecError(
                 "`prods` (prods_from) is another stream, and here there is one. Give prods=True, and each of its rows "

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["accuracies"]
 
+_OWN = ("segment", "number", "seconds", "latency", "gain")
+
 
 def accuracies(df: DataFrame) -> DataFrame:
     """One row for each early answer whose final one is in `df`, results of `segments(..., prods=...)`, stored or not.
@@ -36,6 +38,12 @@ def accuracies(df: DataFrame) -> DataFrame:
     assert isinstance(of_each, T.StructType)
     near = of_each["accuracy"].dataType
     assert isinstance(near, T.StructType)
+    for name in (*keys, *near.names):
+        if name.lower() in _OWN:
+            raise InputError(
+                f"`df` has a key or an aggregate called {name!r}: {', '.join(_OWN)} tell of each early answer. "
+                "Rename it in the plan."
+            )
     gain = F.when(F.col("latency") > 0, F.col("early.seconds") / F.col("latency"))
     told: list[Column | str] = ["early.number", "early.seconds", "latency", gain.alias("gain")]
     each = [f"early.accuracy.{named(name)}" for name in near.names]

@@ -39,7 +39,7 @@ from panewise.spec.emit import Emit
 from panewise.spec.frames import RowWindows
 from panewise.spec.job import MAX_SHARDS
 from panewise.spec.plan import PlanSpec
-from panewise.spec.prod import Prods, first_of, later_of
+from panewise.spec.prod import Prods, first_of, later_of, on_grid
 from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def segments(
 ) -> DataFrame:
     """The segments of a streaming DataFrame, as a streaming DataFrame."""
     first, *rest = plan.chain()
+    prods = on_grid(prods, (first, *rest)[-1].scheme)
     if not rest:
         return _segments(first, df, agg, emit, late, punctuations, shards, control, clock, prods, set_aside)
     if late:
@@ -201,7 +202,7 @@ def _segments(
         packed(elements, layout, count)
         .groupBy("lane")
         .transformWithStateInPandas(
-            ShardProcessor(layout, count, watermark, passes),
+            ShardProcessor(layout, count, watermark, passes, clock is not None),
             STAGED,
             "Append",
             "EventTime" if watermark else "None",

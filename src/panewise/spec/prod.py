@@ -11,6 +11,7 @@ from typing import Any, Union
 from panewise.errors import SpecError
 from panewise.spec.check import column, columns, flag, sql
 from panewise.spec.duration import Duration
+from panewise.spec.frames import Scheme, Windows
 from panewise.spec.punctuate import on_the_clock
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Prods",
     "first_of",
     "later_of",
+    "on_grid",
     "prodder",
     "prods",
     "prods_from",
@@ -67,6 +69,8 @@ class Prodder:
     bounds: tuple[float, float] = BOUNDS
     zone: str | None = None
     """Where the clock hangs on whose wall `at` is read, if `at` is a time without a zone."""
+    origin: str | None = None
+    """An instant at which one of the slides begins, if they do not lie as those from the epoch on."""
 
 
 ProdSource = Union[InBandProds, ProdStream, Prodder]
@@ -211,6 +215,14 @@ def first_of(given: Prods | None) -> Prods | None:
 def later_of(given: Prods, last: bool) -> Prods:
     """And what those are told that follow."""
     return Prods(passes=not last, accuracy=given.accuracy if last else None)
+
+
+def on_grid(given: Prods | None, scheme: Scheme) -> Prods | None:
+    """A prodder whose slides lie as those of the windows that it asks for, if these begin at a time."""
+    origin = scheme.origin if isinstance(scheme, Windows) else None
+    if given is None or given.prodder is None or not isinstance(origin, str):
+        return given
+    return replace(given, prodder=replace(given.prodder, origin=origin))
 
 
 def _measure(given: object) -> Callable[..., Any] | dict[str, Callable[..., Any]] | None:
