@@ -30,7 +30,7 @@ from panewise.spark.report import STAGED
 from panewise.spark.shard import ShardProcessor
 from panewise.spark.source import Dealt, apply
 from panewise.spark.stream import packed
-from panewise.spec.emit import FINAL_ONLY
+from panewise.spec.emit import FINAL
 
 PLAN = pw.threshold_frames("speed <= 45", min_rows=6).by("sensor").at("ts", pw.slack("0 seconds"))
 SKIPPED = 2
@@ -65,7 +65,7 @@ def ways(shards: int) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """One stage more each."""
 
     def applied(df: DataFrame) -> Any:
-        return apply(PLAN, (), df, FINAL_ONLY, Dealt(shards, False))
+        return apply(PLAN, (), df, FINAL, Dealt(shards, False))
 
     def pages(df: DataFrame) -> DataFrame:
         seen = applied(df)

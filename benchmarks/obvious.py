@@ -1,10 +1,11 @@
-"""What one would write by hand: a key of Spark's stateful stage for each sensor, and a loop over its rows in pandas."""
+"""What one would write by hand: a key of Spark's stateful stage for each sensor, and numpy on its rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
@@ -25,14 +26,17 @@ def _stretches(sensor: int, rows: Iterable[pd.DataFrame], state: Open, speed: fl
     found = []
     for frame in rows:
         ordered = frame.sort_values("ts")
-        for ts, now in zip(ordered["ts"], ordered["speed"], strict=True):
-            if now <= speed:
-                start = ts if count == 0 else start
-                last, count = ts, count + 1
-            elif count:
-                if count >= least:
-                    found.append((sensor, start, last, count))
-                count = 0
+        times, slow, begin = ordered["ts"].array, ordered["speed"].to_numpy() <= speed, 0
+        for i in np.flatnonzero(np.diff(slow, prepend=count > 0)).tolist():
+            if slow[i]:
+                start, begin = times[i], i
+                continue
+            count += i - begin
+            if count >= least:
+                found.append((sensor, start, times[i - 1] if i else last, count))
+            count = 0
+        if len(slow) and slow[-1]:
+            last, count = times[-1], count + len(slow) - begin
     return found, (start, last, count)
 
 

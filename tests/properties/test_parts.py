@@ -18,8 +18,9 @@ import panewise as pw
 from panewise.kernel import parts as module
 from panewise.kernel.framer import Framer
 from panewise.kernel.joiner import Joiner
+from panewise.kernel.operator import joined
 from panewise.kernel.oracle import Row
-from panewise.kernel.parts import Parts
+from panewise.kernel.parts import Parts, found_in
 from panewise.kernel.rivals import rivals_of
 from panewise.local.runner import apply_local
 from panewise.spec.aggregates import Aggregate
@@ -43,7 +44,7 @@ def framed(draw: st.DrawFn, plan: PlanSpec, rows: list[tuple[int, Row]], real: b
     """What is found in the keys that can be joined, and those that can't."""
     layout = apply_local(plan, plan.asked(AGG), table(plan, [], real)).layout
     several = 1 if plan.scheme.longest else draw(st.integers(1, 3))
-    checks, *joiners = [Joiner(layout), *(Joiner(layout, first=not i) for i in range(several))]
+    joiner, held = Joiner(layout), list[list[tuple[int, bytes]]]([[] for _ in range(several)])
     for task in stretches(draw, rows):
         framer = Framer(layout)
         for stretch in task:
@@ -52,20 +53,17 @@ def framed(draw: st.DrawFn, plan: PlanSpec, rows: list[tuple[int, Row]], real: b
             for page in pages(draw, seen.filter(pc.is_valid(seen.column("at")))):
                 framer.take(page)
         for _, found in framer.parts(draw(st.sampled_from([1, 2]))):
-            told, segments = found.dump(counted=several > 1)
-            checks.add(Parts.load(told))
-            whose = draw(st.integers(0, several - 1))
-            for i, joiner in enumerate(joiners):
-                joiner.add(Parts.load(told, segments if i == whose else None))
-    keys, none, named = checks.run(check=True)
-    assert not len(none)
-    names = keys[0].to_pylist()
+            told, segments = found.dump()
+            held[draw(st.integers(0, several - 1))].append((sum(map(len, held)), segments))
+            joiner.add(Parts.load(told))
+    bad = joiner.join()
     rows = []
-    for joiner in joiners:
-        keys, found, bad = joiner.run()
-        assert named.tolist() == bad.tolist()
-        rows += layout.emitter.batch(keys, found).to_pylist()
-    return sorted(rows, key=lambda row: row["segment"]["id"]), {names[i] for i in named}
+    for i, some in enumerate(held):
+        known = ((place, found_in(data)) for place, data in some)
+        for segments in joiner.segments(known, made=not i):
+            rows += layout.emitter.batch(joiner.keys, segments).to_pylist()
+    names = joiner.keys[0].to_pylist()
+    return sorted(rows, key=lambda row: row["segment"]["id"]), {names[i] for i in bad}
 
 
 def pages(draw: st.DrawFn, rows: pa.Table) -> Iterator[pa.Table]:
@@ -127,13 +125,17 @@ def test_heads_end_where_rivals_do_not_meet(call: str, reaches: int, values: lis
     plan = pw.aggregate_frames(call, reaches=reaches).by("k").at("t")
     rows = pa.table({"k": [0] * len(values), "t": range(len(values)), "v": values})
     applied = apply_local(plan, (), rows)
-    joiner, half = Joiner(applied.layout), len(values) // 2
+    joiner, held, half = Joiner(applied.layout), [], len(values) // 2
     for part in (applied.rows.slice(0, half), applied.rows.slice(half)):
         framer = Framer(applied.layout)
         framer.take(part.combine_chunks())
         for _, found in framer.parts(1):
             assert found.heads.max() <= module.mark(3)
-            joiner.add(Parts.load(*found.dump()))
-    keys, found, bad = joiner.run()
-    if not len(bad):
-        assert applied.layout.emitter.batch(keys, found).to_pylist() == pw.segments_local(plan, rows).to_pylist()
+            told, some = found.dump()
+            joiner.add(Parts.load(told))
+            held.append(found_in(some))
+    if not len(joiner.join()):
+        found = joined([*joiner.segments(enumerate(held))])
+        found = found.at(found.start.argsort())
+        expected = pw.segments_local(plan, rows).to_pylist()
+        assert applied.layout.emitter.batch(joiner.keys, found).to_pylist() == expected

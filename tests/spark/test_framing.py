@@ -236,11 +236,8 @@ def test_one_key_and_none(spark: SparkSession, tmp_path: Path, scheme: str) -> N
 def test_few_keys_are_joined_by_several_tasks(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, how: str
 ) -> None:
-    """Each has some of what is found; ids go on from one to the next, also where a task sends its parts many times."""
-    monkeypatch.setattr(framing, "_SHARD", 1 << 14)
-    monkeypatch.setattr(frametask, "_FOUND", 30)
-    monkeypatch.setattr(frametask, "_OF_EACH", 2)
-    monkeypatch.setattr(frametask, "_ROWS", 200)
+    """Each has some of what is found; ids go on from one to the next."""
+    monkeypatch.setattr(framing, "_ROWS", 1_000)
     for keys in (1, 3):
         table = readings(keys)
         table = table.set_column(0, "k", pc.cast(table["k"], pa.int64()))
@@ -250,9 +247,46 @@ def test_few_keys_are_joined_by_several_tasks(
         scan = frame_scan_of(df, apply(plan, plan.asked(AGG), df).layout)
         assert not isinstance(scan, str)
         assert scan.few_keys
-        assert framing._shards(scan.rows.size * 4, 2) > 4
+        assert framing._shards(sum(group.rows for group in scan.groups) / framing._ROWS, 2, True) > 4
         same(spark, df, plan, table)
         same(spark, df.filter("w >= 0"), PLANS[scheme].at("t"), table)
+
+
+@pytest.mark.parametrize("scheme", PLANS)
+@pytest.mark.parametrize("shards", [1, 5])
+def test_tasks_send_what_they_have_many_times(monkeypatch: pytest.MonkeyPatch, scheme: str, shards: int) -> None:
+    """What is found is dealt evenly to those who join; each key's ids are those of one pass."""
+    monkeypatch.setattr(frametask, "_FOUND", 30)
+    monkeypatch.setattr(frametask, "_OF_EACH", 2)
+    monkeypatch.setattr(frametask, "_ROWS", 200)
+    table, plan = readings(3), PLANS[scheme].by("k").at("t")
+    seen = apply_local(plan, plan.asked(AGG), table)
+    few = scheme != "longest"
+    sent: list[list[pa.RecordBatch]] = [[] for _ in range(shards)]
+    for number in range(4):
+        monkeypatch.setattr(frametask, "_task", lambda number=number: number)
+        rows_of = seen.rows.slice(number * ROWS // 4, ROWS // 4)
+        for batch_of in FrameTask(seen.layout, shards, few=few, tasks=4).made([(0, rows_of)], earliest=number == 0):
+            sent[batch_of.column(0)[0].as_py()].append(batch_of)
+    with_found = [sum(batch_of.column(2)[0].is_valid for batch_of in some) for some in sent]
+    assert not few or max(with_found) - min(with_found) <= 1 or sum(with_found) < shards
+    found = [
+        row
+        for some in sent
+        for batch_of in FrameTask(seen.layout, shards, few=few).join(some)
+        for row in batch_of.to_pylist()
+    ]
+    expected = pw.segments_local(plan, table, AGG).to_pylist()
+    assert sorted((row["k0"], row["id"], row["rows"]) for row in found) == sorted(
+        (row["k"], row["segment"]["id"], row["rows"]) for row in expected
+    )
+
+
+def test_files_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+    table, plan = readings(2).slice(0, 0), PLANS["threshold"].by("k").at("t")
+    df = written(spark, tmp_path, [table])
+    assert "scan lane" in path_of(plan, df)
+    assert plan.segments(df, AGG).count() == 0
 
 
 def test_two_keys_and_nulls(spark: SparkSession, tmp_path: Path) -> None:

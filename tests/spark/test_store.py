@@ -147,6 +147,19 @@ def test_what_is_gone_when_it_is_to_be_read(spark: SparkSession, client: Any, tm
         ),
         ({"endpoint": "store"}, {"region": "us-east-1", "endpoint_override": "store", "scheme": "https"}),
         ({"endpoint": "s3.eu-west-1.amazonaws.com", "endpoint.region": REGION}, {"region": REGION}),
+        ({"endpoint": "s3.amazonaws.com", "endpoint.region": REGION}, {"region": REGION}),
+        (
+            {"endpoint": "https://s3-fips.us-gov-west-1.amazonaws.com", "endpoint.region": "us-gov-west-1"},
+            {
+                "region": "us-gov-west-1",
+                "endpoint_override": "s3-fips.us-gov-west-1.amazonaws.com",
+                "scheme": "https",
+            },
+        ),
+        (
+            {**KEYS, "aws.credentials.provider": "a.IAMInstanceCredentialsProvider", "endpoint.region": REGION},
+            {"region": REGION},
+        ),
         (
             {**KEYS, "session.token": "token", "endpoint.region": REGION},
             {"region": REGION, "access_key": "someone", "secret_key": "secret", "session_token": "token"},
@@ -161,7 +174,10 @@ def test_settings(told: dict[str, str], given: dict[str, Any]) -> None:
     assert s3("bucket", lambda name: told.get(name, "")) == S3FileSystem(**given)
 
 
-@pytest.mark.parametrize("algorithm", ["SSE-C", "CSE-KMS"])
-def test_what_is_encrypted_is_left_to_spark(algorithm: str) -> None:
-    with pytest.raises(ValueError, match=f"fs.s3a.encryption.algorithm is {algorithm}"):
-        s3("bucket", lambda name: {"encryption.algorithm": algorithm, "endpoint": "x"}.get(name, ""))
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("encryption.algorithm", "SSE-C"), ("encryption.algorithm", "CSE-KMS"), ("endpoint.fips", "true")],
+)
+def test_what_is_left_to_spark(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"fs.s3a.{name} is {value}"):
+        s3("bucket", lambda asked: {name: value, "endpoint": "x"}.get(asked, ""))

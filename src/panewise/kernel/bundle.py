@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import pyarrow as pa
 
 from panewise.kernel.page import Array
 
-__all__ = ["Facts", "as_arrays", "as_table", "dump", "load"]
+__all__ = ["Buffer", "Facts", "as_arrays", "as_table", "dump", "load"]
 
 Facts = dict[str, Any]
+Buffer = Union[bytes, pa.Buffer]
 _LENGTH = struct.Struct("<I")
 # one thread each: what is small gains nothing by more, and Spark has a task for every core
 _PLAIN = pa.ipc.IpcWriteOptions(use_threads=False)
@@ -36,12 +37,12 @@ def dump(tables: Mapping[str, pa.Table | pa.RecordBatch], facts: Mapping[str, An
     return b"".join([_LENGTH.pack(len(head)), head, *streams])
 
 
-def load(data: bytes) -> tuple[dict[str, pa.Table], Facts]:
+def load(data: Buffer) -> tuple[dict[str, pa.Table], Facts]:
     """The inverse of `dump`; the tables share the bytes."""
     (length,) = _LENGTH.unpack_from(data)
     place = _LENGTH.size + length
-    head = json.loads(data[_LENGTH.size : place])
     whole = pa.py_buffer(data)
+    head = json.loads(bytes(whole.slice(_LENGTH.size, length)))
     tables = {}
     for name, size in head["tables"]:
         with pa.ipc.open_stream(whole.slice(place, size), options=_READ) as reader:

@@ -14,7 +14,7 @@ from panewise.kernel.keys import KeyTable, grouped, hashed
 from panewise.kernel.operator import SegmentOperator, Snapshot
 from panewise.kernel.order import settled_ties
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.parts import Found, Parts, all_of, as_columns, at_places, mark, none_of, ranges, some_of
+from panewise.kernel.parts import Found, Parts, all_of, as_columns, at_places, counted, mark, none_of, ranges, some_of
 from panewise.kernel.rivals import rivals_of
 from panewise.kernel.sequence import Layout, Reader
 
@@ -264,7 +264,7 @@ class Framer:
             self._first_at[mine], self._last_at[mine], self._pieces[mine], self._sure[mine],
             self._seen[mine] == counts, self._broken[mine], self._signed[mine],
             head.take(pa.array(ranges(offsets[:-1][mine], counts))), counts,
-            tuple(noted), found, self._operator.snapshot_of(mine),
+            tuple(noted), found, self._operator.snapshot_of(mine), counted(found, len(mine)),
         )  # fmt: skip
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel.keys import KeyTable, grouped
-from panewise.kernel.operator import SegmentOperator, Segments, Snapshot
+from panewise.kernel.compiled import compiled
+from panewise.kernel.keys import KeyTable
+from panewise.kernel.operator import SegmentOperator, Segments, Snapshot, joined
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.parts import FOUND, Found, Parts, all_of, as_columns, at_places, mark, none_of, ranges, some_of
+from panewise.kernel.parts import FOUND, Found, Parts, at_places, mark, ranges, some_of
 from panewise.kernel.sequence import Layout, Reader
 
 __all__ = ["Joiner"]
@@ -20,36 +23,44 @@ __all__ = ["Joiner"]
 class Joiner:
     """Joins the parts of some keys.
 
-    Of keys that have very many segments, several may do that: each joins all parts, has what some of them have found,
-    and is told how many the others have; what nobody has found yet, because it begins in one part and ends in another,
-    the `first` of them tells.
+    Parts come without what they have found: joined, they say how much of it holds, and under which ids, so that it may
+    come afterwards, bit by bit, or to somebody else. What begins in one part and ends in another nobody has found: it
+    is made here.
     """
 
-    def __init__(self, layout: Layout, first: bool = True) -> None:
-        self._layout, self._reader, self._first = layout, Reader(layout), first
+    def __init__(self, layout: Layout) -> None:
+        self._layout, self._reader = layout, Reader(layout)
         scheme = replace(layout.plan.scheme, longest=False)
         self._operator = SegmentOperator(scheme, layout.progress, layout.aggregation)
         self._table = KeyTable(layout.key_types)
         self._given: list[tuple[Parts, Array]] = []
-        self._out: list[Found] = []
-        self._absent: list[tuple[int, Array]] = []
-        """How many segments of each key others have, and before which of ours."""
-        self._check = False
+        self._made: list[Segments] = []
+        self._next = np.empty(0, np.int64)
+        """The id of the next segment of each key."""
+        self._bad = np.empty(0, bool)
+        """Which keys can't be joined."""
+        self._behind: list[Array] = []
+        """Of each part: what it has found behind this mark holds."""
+        self._from: list[Array] = []
+        """And has ids from this one on."""
 
     def add(self, parts: Parts) -> None:
         """Take parts of a task."""
         names = [f"k{i}" for i in range(len(self._layout.key_types))]
         self._given.append((parts, self._table.slots([in_one(parts.keys.column(n)) for n in names], len(parts))))
 
-    def run(self, check: bool = False) -> tuple[list[pa.Array], Segments, Array]:
-        """Keys; all segments, with their ids; and of which keys there are none here, because they can't be joined.
+    @property
+    def keys(self) -> list[pa.Array]:
+        """All of them, as columns."""
+        return self._table.columns
 
-        To `check` what can be joined, no segments are made.
-        """
-        self._check = check
+    def join(self) -> Array:
+        """Join what was added; which keys can't be joined, so that there are no segments of them here."""
+        self._next, self._bad = np.zeros(len(self._table), np.int64), np.zeros(len(self._table), bool)
+        self._behind = [np.full(len(parts), np.iinfo(np.int64).max) for parts, _ in self._given]
+        self._from = [np.zeros(len(parts), np.int64) for parts, _ in self._given]
         if not self._given:
-            return self._table.columns, self._operator.on_page(self._reader.nothing()), np.empty(0, np.int64)
-        count = len(self._table)
+            return np.empty(0, np.int64)
         owner = np.concatenate([owners for _, owners in self._given])
         task = np.repeat(np.arange(len(self._given)), [len(parts) for parts, _ in self._given])
         place = np.concatenate([np.arange(len(parts)) for parts, _ in self._given])
@@ -59,7 +70,7 @@ class Joiner:
         )
         order = np.lexsort((first, owner))
         owner, task, place, first, last = owner[order], task[order], place[order], first[order], last[order]
-        bad = np.zeros(count, bool)
+        bad = self._bad
         bad[owner[broken[order]]] = True
         overlap = (owner[1:] == owner[:-1]) & (last[:-1] >= first[1:])
         # what is said to be the first must be
@@ -76,30 +87,55 @@ class Joiner:
             now = np.flatnonzero((rank == number) & ~bad[owner])
             for t in np.unique(task[now]):
                 mine = now[task[now] == t]
-                missed = self._follow(self._given[t][0], place[mine], owner[mine])
+                missed = self._follow(int(t), place[mine], owner[mine])
                 bad[missed] = True
         good = np.flatnonzero(~bad)
         none = np.empty(0, self._layout.progress.dtype)
         page = self._reader.page(
             self._reader.empty(), none, np.zeros(len(good) + 1, np.int64), good, np.ones(len(good), bool)
         )
-        self._send(self._operator.on_page(page), good)
-        return self._table.columns, self._numbered(bad), np.flatnonzero(bad)
+        self._make(self._operator.on_page(page), good)
+        return np.flatnonzero(bad)
 
-    def _send(self, found: Segments, owners: Array) -> None:
-        if not len(found) or self._check:
+    def segments(self, found: Iterable[tuple[int, Found]], made: bool = True) -> Iterator[Segments]:
+        """Those of keys that are joined, by key: what parts have found, each with its place among those added.
+
+        And what they have not, if it is to be `made` here.
+        """
+        some = chain(self._made if made else (), (self._held(place, each) for place, each in found))
+        alive = (each.of(~self._bad[each.group]) if self._bad.any() else each for each in some)
+        if not self._layout.plan.scheme.longest:
+            yield from alive
+            return
+        best: Segments | None = None
+        for each in alive:
+            best = _longest(each if best is None else joined([best, each]))
+        if best is not None:
+            yield replace(best, ids=np.zeros(len(best), np.int64))
+
+    def _held(self, place: int, found: Found) -> Segments:
+        """What holds of what parts have found."""
+        behind, ids, owners = self._behind[place], self._from[place], self._given[place][1]
+        holds = found["piece"] > behind[found["group"]]
+        found = found if holds.all() else at_places(found, np.flatnonzero(holds))
+        part = found["group"]
+        told: dict[str, Any] = {name: found[name] for name in FOUND}
+        none = np.zeros(len(part), np.int64)
+        numbered = ids[part] + _ranks(part, len(behind))
+        return Segments(owners[part], flags=found["flags"], ids=numbered, part=none, **told)
+
+    def _make(self, found: Segments, owners: Array) -> None:
+        """Keep what nobody has found yet."""
+        if not len(found):
             return
         group = owners[found.group]
-        if self._first:
-            self._out.append(as_columns(found, group, np.zeros(len(group))))
-        else:
-            self._leave(np.bincount(group, minlength=len(self._table)))
+        ids = self._next[group] + _ranks(group, len(self._next))
+        self._next += np.bincount(group, minlength=len(self._next))
+        self._made.append(replace(found, group=group, ids=ids, part=np.zeros(len(group), np.int64)))
 
-    def _leave(self, counts: Array) -> None:
-        self._absent.append((len(self._out), counts))
-
-    def _follow(self, parts: Parts, which: Array, owners: Array) -> Array:
+    def _follow(self, place: int, which: Array, owners: Array) -> Array:
         """Let parts follow what has come of their keys; of which keys that can't be done."""
+        parts = self._given[place][0]
         begins = np.cumsum(parts.heads) - parts.heads
         single = parts.sure | (parts.whole & ~np.isin(np.arange(len(parts)), _noted_at_all(parts)))
         done, piece, missed = np.zeros(len(which), np.int64), 0, []
@@ -117,7 +153,7 @@ class Joiner:
                 compared = np.flatnonzero(at[which] >= 0)
                 mine = self._operator.standing_of(owners[compared])
                 ready[compared[_same(mine, some_of(standing, at[which[compared]]))]] = True
-            self._jump(parts, which[ready], owners[ready], met[ready])
+            self._jump(place, which[ready], owners[ready], met[ready])
             over = upto == heads
             missed.append(owners[over & ~ready & ~parts.whole[which]])
             stays = ~ready & ~over
@@ -132,59 +168,27 @@ class Joiner:
         )
         offsets = np.concatenate([[0], np.cumsum(count)])
         page = self._reader.page(batch, at, offsets, owners, np.zeros(len(owners), bool))
-        self._send(self._operator.on_page(page), owners)
+        self._make(self._operator.on_page(page), owners)
 
-    def _jump(self, parts: Parts, which: Array, owners: Array, met: Array) -> None:
+    def _jump(self, place: int, which: Array, owners: Array, met: Array) -> None:
         """Go on where parts ended; what they found behind the mark at which they met holds."""
         if not len(which):
             return
+        parts = self._given[place][0]
         self._operator.overwrite(owners, some_of(parts.state, which))
-        if self._check:
-            return
-        if not parts.found and parts.counts is not None:
-            counts = np.zeros(len(self._table), np.int64)
-            held = np.arange(parts.counts.shape[1]) > met[:, None]
-            np.add.at(counts, owners, np.where(held, parts.counts[which], 0).sum(axis=1))
-            self._leave(counts)
-            return
-        behind = np.full(len(parts), np.iinfo(np.int64).max)
-        behind[which] = met
-        owner = np.full(len(parts), -1)
-        owner[which] = owners
-        found = parts.found
-        holds = found["piece"] > behind[found["group"]]
-        found = found if holds.all() else at_places(found, np.flatnonzero(holds))
-        if len(found["group"]):
-            self._out.append({**found, "group": owner[found["group"]].astype(np.int32)})
+        self._behind[place][which], self._from[place][which] = met, self._next[owners]
+        held = np.arange(parts.counts.shape[1]) > met[:, None]
+        self._next[owners] += np.where(held, parts.counts[which], 0).sum(axis=1)
 
-    def _numbered(self, bad: Array) -> Segments:
-        found = all_of(self._out) if self._out else none_of(self._operator, self._reader)
-        order, _ = grouped(found["group"], len(bad))
-        if bad.any():
-            order = order[~bad[found["group"][order]]]
-        found = at_places(found, order)
-        group = found["group"]
-        starts = np.flatnonzero(np.diff(group, prepend=-1))
-        sizes = np.diff(np.append(starts, len(group)))
-        ids = np.arange(len(group)) - np.repeat(starts, sizes)
-        if self._absent:
-            ids += self._before()[np.repeat(np.arange(len(self._out)), self._lengths())[order], group]
-        if self._layout.plan.scheme.longest and len(group):
-            found = at_places(found, _longest(found, starts, sizes))
-            ids = np.zeros(len(starts), np.int64)
-        none = np.zeros(len(ids), np.int64)
-        told: dict[str, Any] = {name: found[name] for name in FOUND}
-        return Segments(found["group"], flags=found["flags"], ids=ids, part=none, **told)
 
-    def _before(self) -> Array:
-        """How many segments of each key others have before each of `_out`."""
-        counts = np.zeros((len(self._out) + 1, len(self._table)), np.int64)
-        for place, some in self._absent:
-            counts[place] += some
-        return np.cumsum(counts, axis=0)
-
-    def _lengths(self) -> list[int]:
-        return [len(each["group"]) for each in self._out]
+@compiled
+def _ranks(group: Any, count: Any) -> Any:
+    """How many of its group come before each."""
+    seen, found = np.zeros(count, np.int64), np.empty(len(group), np.int64)
+    for i in range(len(group)):
+        found[i] = seen[group[i]]
+        seen[group[i]] += 1
+    return found
 
 
 def _same(a: Snapshot, b: Snapshot) -> Array:
@@ -218,10 +222,10 @@ def _noted_at_all(parts: Parts) -> Array:
     return np.concatenate([np.empty(0, np.int64), *(whose for whose, _ in parts.noted)])
 
 
-def _longest(found: Found, starts: Array, sizes: Array) -> Array:
+def _longest(found: Segments) -> Segments:
     """The longest segment of each key; of several, that with most rows, and then the first."""
     # durations of integers beyond 2^63 wrap into the right unsigned number
-    length = found["end"] - found["start"]
+    length = found.end - found.start
     length = length.view(np.uint64) if length.dtype == np.int64 else length
-    order = np.lexsort((-np.arange(len(length)), found["rows"], length, found["group"]))
-    return np.asarray(order[starts + sizes - 1])
+    order = np.lexsort((-found.ids, found.rows, length, found.group))
+    return found.at(order[np.flatnonzero(np.diff(found.group[order], append=-1))])

@@ -19,16 +19,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel.bundle import as_arrays, as_table, dump, load
+from panewise.kernel.bundle import Buffer, as_arrays, as_table, dump, load
 from panewise.kernel.compiled import compiled
 from panewise.kernel.operator import SegmentOperator, Segments, Snapshot
 from panewise.kernel.page import Array
 from panewise.kernel.sequence import Reader
 
-__all__ = ["FOUND", "Found", "Parts", "all_of", "as_columns", "at_places", "mark", "none_of", "ranges", "some_of"]
+__all__ = [
+    "FOUND",
+    "Found",
+    "Parts",
+    "all_of",
+    "as_columns",
+    "at_places",
+    "counted",
+    "found_in",
+    "mark",
+    "none_of",
+    "ranges",
+    "some_of",
+]
 
 _FIRST, _FACTOR = 8, 8
 """Marks are at rows 8, 64, 512, ...: heads are short, and marks are few."""
+_ARRAYS = ("first", "last", "pieces", "heads", "counts")
 _FLAGS = ("sure", "whole", "broken", "signed")
 FOUND = ("start", "end", "rows", "ff", "fi")
 Found = dict[str, Array]
@@ -124,17 +138,16 @@ class Parts:
     """Behind the first mark; `group` is the part."""
     state: Snapshot
     """At the end."""
-    counts: Array | None = None
-    """How many segments there are of each part in each piece, where others have them."""
+    counts: Array
+    """How many segments it has found in each piece."""
 
     def __len__(self) -> int:
         return len(self.first)
 
-    def dump(self, counted: bool = False) -> tuple[bytes, bytes]:
-        """As bytes: all but what is found, which says what can be joined; and what is found, which may be `counted`."""
-        arrays = {name: getattr(self, name) for name in ("first", "last", "pieces", "heads", *_FLAGS)}
+    def dump(self) -> tuple[bytes, bytes]:
+        """As bytes: all but what is found, which says what can be joined; and what is found."""
+        arrays = {name: getattr(self, name) for name in (*_ARRAYS, *_FLAGS)}
         arrays |= {f"state_{name}": array for name, array in self.state.items()}
-        arrays |= {"counts": self._counts()} if counted else {}
         for i, (whose, standing) in enumerate(self.noted):
             arrays[f"whose{i}"] = whose
             arrays |= {f"noted{i}_{name}": array for name, array in standing.items()}
@@ -144,8 +157,8 @@ class Parts:
         return dump(tables, facts, compressed=True), dump({"found": as_table(self.found)}, {}, compressed=True)
 
     @classmethod
-    def load(cls, data: bytes, found: bytes | None = None) -> Parts:
-        """The inverse of `dump`; without what is found, if it is not given."""
+    def load(cls, data: Buffer) -> Parts:
+        """The inverse of `dump`, without what is found."""
         tables, facts = load(data)
         arrays = as_arrays(tables["arrays"])
 
@@ -153,13 +166,18 @@ class Parts:
             return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
         flags = {name: arrays[name].view(bool) for name in _FLAGS}
-        own = {name: arrays[name] for name in ("first", "last", "pieces", "heads")}
+        own = {name: arrays[name] for name in _ARRAYS}
         noted = tuple((arrays[f"whose{i}"], of(f"noted{i}_")) for i in range(facts["marks"]))
-        known = {} if found is None else as_arrays(load(found)[0]["found"])
-        keys, head, counts = tables["keys"], tables["head"], arrays.get("counts")
-        return cls(keys, head=head, noted=noted, found=known, state=of("state_"), counts=counts, **own, **flags)
+        return cls(tables["keys"], head=tables["head"], noted=noted, found={}, state=of("state_"), **own, **flags)
 
-    def _counts(self) -> Array:
-        group, piece = self.found["group"].astype(np.int64), self.found["piece"].astype(np.int64)
-        width = int(piece.max(initial=0)) + 1
-        return np.bincount(group * width + piece, minlength=len(self) * width).reshape(len(self), width)
+
+def found_in(data: Buffer) -> Found:
+    """What is found, of `Parts.dump`."""
+    return as_arrays(load(data)[0]["found"])
+
+
+def counted(found: Found, parts: int) -> Array:
+    """How many segments each of so many parts has found in each piece."""
+    group, piece = found["group"].astype(np.int64), found["piece"].astype(np.int64)
+    width = int(piece.max(initial=0)) + 1
+    return np.bincount(group * width + piece, minlength=parts * width).reshape(parts, width)

@@ -207,7 +207,7 @@ def _values(spans: Sequence[pa.Array | None]) -> float:
     (5.0, 2, inf)
     """
     known = [each for each in spans if each is not None]
-    if len(known) < len(spans):
+    if not known or len(known) < len(spans):
         return inf
     values = [value for each in known for value in each.to_pylist() if value is not None]
     if pa.types.is_integer(known[0].type) and values:

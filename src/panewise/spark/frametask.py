@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from panewise.kernel.intime import InTime
 from panewise.kernel.joiner import Joiner
 from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.parts import Parts
+from panewise.kernel.parts import Parts, found_in
 from panewise.kernel.progress import Progress
 from panewise.kernel.sequence import Layout
 from panewise.spark.worker import settle
@@ -40,19 +41,23 @@ _BACKWARD = 32
 cheaper."""
 Sent = tuple[int, bytes | None, bytes | None]
 """A shard, its parts without what is found, and that; neither, where rows are in no order."""
+Dumped = tuple[int, pa.Buffer | None, pa.Buffer | None]
+"""The same, as it comes."""
 
 
 @dataclass(frozen=True)
 class FrameTask:
     """The stages of a plan, by so many shards; with `certain` order all parts can be joined, and there is no other.
 
-    Where keys are `few`, a shard has all keys, and some of what is found.
+    Where keys are `few`, a shard has all keys, and some of what is found: it is dealt evenly, if it is known how many
+    `tasks` there are.
     """
 
     layout: Layout
     shards: int
     certain: bool = False
     few: bool = False
+    tasks: int = 1
 
     def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows as Spark has them, with their `source`, as parts."""
@@ -85,13 +90,13 @@ class FrameTask:
             if full or many or framer.held >= _HEADS:
                 yield from self._dumped(framer, place)
                 framer.clear()
-                place += 1
+                place += self.tasks
         yield from self._dumped(framer, place)
 
     def _dumped(self, framer: Framer, place: int) -> Iterator[Sent]:
         """All parts, by shard; if each has all keys, one has what is found, in turn."""
         for shard, parts in framer.parts(1 if self.few else self.shards):
-            told, found = parts.dump(counted=self.few)
+            told, found = parts.dump()
             if not self.few:
                 yield shard, told, found
                 continue
@@ -115,45 +120,54 @@ class FrameTask:
 
     def join(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Parts as segments."""
-        for _, joiner in self._joiners(batches):
+        for shard, joiner, found in self._joined(_dumps(batches)):
             if joiner is None:
                 # all rows go the other way; there must be one
                 assert not self.certain
-            else:
-                columns, found, bad = joiner.run()
-                if self.certain and len(bad):
-                    raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
-                yield from self._sent([(columns, found)])
+                continue
+            bad = joiner.join()
+            if self.certain and len(bad):
+                raise RuntimeError("Rows are not as the statistics of their row groups say. Write the files anew.")
+            held = ((place, found_in(data)) for place, data in enumerate(found) if data is not None)
+            segments = joiner.segments(held, made=not self.few or not shard)
+            yield from self._sent((joiner.keys, some) for some in segments)
         settle("join")
 
     def name(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The keys whose parts can't be joined; or `every`."""
         names = [EVERY, *(f"k{i}" for i in range(len(self.layout.key_types)))]
         # left out here, and not by Spark, which would then compute the parts twice
-        for shard, joiner in self._joiners(batch.select(["shard", "parts"]) for batch in batches):
-            if self.few and shard:
-                continue
+        dumps = _dumps(batch.select(["shard", "parts"]) for batch in batches)
+        for _, joiner, _ in self._joined(row for row in dumps if not self.few or not row[0]):
             if joiner is None:
                 nobody = [pa.nulls(1, kind) for kind in self.layout.key_types]
                 yield pa.RecordBatch.from_arrays([pa.array([True]), *nobody], names=names)
                 continue
-            columns, _, bad = joiner.run(check=True)
+            bad = joiner.join()
             if len(bad):
-                named = [column.take(pa.array(bad)) for column in columns]
+                named = [column.take(pa.array(bad)) for column in joiner.keys]
                 yield pa.RecordBatch.from_arrays([pa.array(np.zeros(len(bad), bool)), *named], names=names)
 
-    def _joiners(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Joiner | None]]:
-        """The parts of each shard; None where rows are in no order."""
-        each = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
-        for shard, some in groupby(each, key=lambda row: row[0]):
-            given = [row[1:] for row in some]
-            if any(row[0] is None for row in given):
-                yield shard, None
+    def _joined(self, dumps: Iterable[Dumped]) -> Iterator[tuple[int, Joiner | None, list[pa.Buffer | None]]]:
+        """Who joins the parts of each shard, and what they have found; None where rows are in no order."""
+        for shard, some in groupby(dumps, key=itemgetter(0)):
+            given = list(some)
+            if any(parts is None for _, parts, _ in given):
+                yield shard, None, []
                 continue
-            joiner = Joiner(self.layout, first=not self.few or not shard)
-            for row in given:
-                joiner.add(Parts.load(*row))
-            yield shard, joiner
+            joiner = Joiner(self.layout)
+            for _, parts, _ in given:
+                joiner.add(Parts.load(parts))
+            yield shard, joiner, [found for _, _, found in given]
+
+
+def _dumps(batches: Iterable[pa.RecordBatch]) -> Iterator[Dumped]:
+    """What was sent, as it lies in the batches."""
+    for batch in batches:
+        shards, *others = batch.columns
+        for i, shard in enumerate(shards.to_pylist()):
+            parts, found = (column[i].as_buffer() for column in [*others, pa.nulls(len(batch), pa.binary())][:2])
+            yield shard, parts, found
 
 
 def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.Table]]:

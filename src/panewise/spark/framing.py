@@ -12,6 +12,7 @@ frame depends on its own rows alone, all keys can be joined, and there is only t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from math import ceil
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -38,12 +39,12 @@ __all__ = ["SMALL", "framed", "framed_files", "is_certain", "is_few", "one_pass"
 
 SMALL = 1 << 20
 """Up to how many bytes rows are shuffled and sorted: more stages would cost more than that."""
-_UNPACKED = 4
-"""How many bytes of rows there are for each of a file, more or less."""
-_SHARD = 1 << 26
-"""How many bytes of rows a shard has, more or less: what is found in them is joined in memory."""
+_ROWS, _BYTES = 1 << 23, 1 << 25
+"""How many rows, or bytes as Spark estimates them, a shard has, more or less: what is found in them is in memory."""
 _MOST = 1 << 10
 """How many shards there are at most."""
+_OF_ALL = 4
+"""And for a core, where each has all keys: each joins all parts."""
 _PARTS = T.StructType([T.StructField(n, T.BinaryType() if i else T.IntegerType()) for i, n in enumerate(PARTS)])
 
 
@@ -97,8 +98,11 @@ def _size_of(df: DataFrame) -> int:
 def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.StructType) -> DataFrame:
     """The segments of rows, framed where they lie; `observed` are the same rows, which are read first."""
     cores = cores_of(rows.sparkSession)
-    task = _task(applied.layout, _size_of(rows), cores, few=not applied.keys)
-    dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), cores)
+    few = _few(applied.layout, not applied.keys)
+    # it may be any number: that of a join is a product
+    shards = min(_shards(_size_of(rows) / _BYTES, cores, few), max(SHARDS, cores))
+    task = FrameTask(applied.layout, shards, few=few)
+    dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), shards)
     keys = _keys(applied)
     left = _left(rows, dealt.mapInArrow(task.name, _named(keys)), keys.names)
     plain = plain_schema(applied.layout, result)
@@ -110,14 +114,15 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
     """The segments of rows that the workers read themselves."""
     cores = cores_of(spark)
     work = scan.work(cores)
-    certain = is_certain(scan)
-    task = _task(applied.layout, scan.rows.size, cores, certain, scan.few_keys)
+    certain, few = is_certain(scan), _few(applied.layout, scan.few_keys)
+    shards = _shards(sum(group.rows for group in scan.groups) / _ROWS, cores, few)
+    task = FrameTask(applied.layout, shards, certain, few, len(work))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             yield from task.made(scan.tables(work[number]), work[number].earliest)
 
-    dealt = _dealt(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), cores)
+    dealt = _dealt(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), shards)
     plain = plain_schema(applied.layout, result)
     joined = dealt.mapInArrow(task.join, plain)
     if certain:
@@ -132,9 +137,8 @@ def is_certain(scan: FrameScan) -> bool:
     return scan.ordered and Framer(scan.layout).always_joins
 
 
-def _dealt(parts: DataFrame, cores: int) -> DataFrame:
-    dealt = parts.repartitionById(cores, F.pmod("shard", F.lit(cores))) if cores else parts.repartition("shard")
-    return dealt.sortWithinPartitions("shard")
+def _dealt(parts: DataFrame, shards: int) -> DataFrame:
+    return parts.repartitionById(shards, F.col("shard"))
 
 
 def _keys(applied: Applied) -> T.StructType:
@@ -193,15 +197,17 @@ def _left(rows: DataFrame, unjoined: DataFrame, names: list[str]) -> DataFrame:
     return rows.join(some, same, "left_semi").unionByName(every)
 
 
-def _task(layout: Layout, size: int, cores: int, certain: bool = False, few: bool = False) -> FrameTask:
-    """The stages for rows of so many bytes; who looks for the longest segment of a key has to see all."""
-    return FrameTask(layout, _shards(size * _UNPACKED, cores), certain, few and not layout.plan.scheme.longest)
+def _few(layout: Layout, few: bool) -> bool:
+    """Whether each shard has all keys; who looks for the longest segment of a key has to see all that is found."""
+    return few and not layout.plan.scheme.longest
 
 
-def _shards(size: int, cores: int) -> int:
-    """How many shards rows of so many bytes have: each costs some milliseconds.
+def _shards(wanted: float, cores: int, few: bool) -> int:
+    """How many shards there are, each with a task of its own: about as many as wanted, and as many for each core.
 
-    >>> _shards(1 << 20, 2), _shards(1 << 28, 2), _shards(1 << 40, 2), _shards(1 << 20, 0)
-    (2, 4, 1024, 32)
+    >>> [_shards(wanted, 2, False) for wanted in (0.1, 3.2, 1e9)], _shards(50, 2, True), _shards(50, 0, False)
+    ([2, 4, 1024], 8, 32)
     """
-    return max(cores, min(size // _SHARD, _MOST)) if cores else SHARDS
+    if not cores:
+        return SHARDS
+    return min(cores * max(ceil(wanted / cores), 1), min(cores * _OF_ALL, SHARDS) if few else _MOST)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
@@ -29,7 +28,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import DataError
-from panewise.spark.store import files_in, is_local
+from panewise.spark.store import files_in, is_local, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,10 +54,6 @@ _LEAST, _MOST = 4 << 20, 128 << 20
 """How many bytes of a file are one unit of work."""
 _EACH, _EACH_BYTES = 4, 32 << 20
 """How many tasks there are for a core at most, and how many bytes a task has at least."""
-_FEW = 16
-"""How many files of this machine are looked into before threads are worth their while."""
-_THREADS, _AWAY = 8, 32
-"""How many threads look into files of this machine, and into others, for which they wait."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
@@ -97,7 +92,7 @@ class Parquet:
 
     def groups(self, names: Sequence[str]) -> list[Group]:
         """The row groups of all files, and what they say of the values of columns; None where they do not."""
-        with _side_by_side(self.store, len(self.files)) as work:
+        with side_by_side(self.store, len(self.files)) as work:
             return [group for groups in work(partial(self._groups_of, names), self.files) for group in groups]
 
     def _groups_of(self, names: Sequence[str], file: tuple[str, int]) -> list[Group]:
@@ -190,16 +185,6 @@ def _opened(store: FileSystem, path: str) -> Any:
     return pq.ParquetFile(path, filesystem=store, pre_buffer=away, coerce_int96_timestamp_unit="us")
 
 
-@contextmanager
-def _side_by_side(store: FileSystem, files: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """What does something with each of so many files, as `map` would."""
-    if is_local(store) and files <= _FEW:
-        yield map
-        return
-    with ThreadPoolExecutor(_THREADS if is_local(store) else _AWAY) as pool:
-        yield pool.map
-
-
 def _groups(metadata: Any, begin: float, end: float) -> Iterator[int]:
     """The row groups whose middle lies in this part of a file."""
     before, total = 0, max(metadata.num_rows, 1)
@@ -220,7 +205,7 @@ def span(file: Any, group: int, name: str) -> pa.Array | None:
         if column.is_stats_set and column.statistics.has_min_max:
             try:
                 return pa.array([column.statistics.min, column.statistics.max], file.schema_arrow.field(name).type)
-            except (pa.ArrowException, OverflowError, TypeError):
+            except (pa.ArrowException, OverflowError, TypeError, UnicodeDecodeError):
                 return None
     return None
 
@@ -326,7 +311,7 @@ def _all_unlike(rows: Parquet) -> str:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
     paths = [path for path, _ in rows.files]
-    with _side_by_side(rows.store, len(paths)) as work:
+    with side_by_side(rows.store, len(paths)) as work:
         return next((why for why in work(looked_into, paths) if why), "")
 
 

@@ -6,7 +6,10 @@ settings of its own. What it can't reach as Spark does is read by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
@@ -16,11 +19,15 @@ from pyarrow.fs import FileSystem, FileType, LocalFileSystem, S3FileSystem, reso
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["files_in", "is_local", "s3"]
+__all__ = ["files_in", "is_local", "s3", "side_by_side"]
 
+_FEW = 16
+"""How many files of this machine are looked into before threads are worth their while."""
+_THREADS, _AWAY = 8, 32
+"""How many threads look into files of this machine, and into others, for which they wait."""
 _S3 = ("s3a", "s3", "s3n")
-_SOME = {"gs": "?retry_limit_seconds=5"}
-"""What pyarrow is told of stores for which it would else wait long."""
+_OTHERS = {"gs": "?retry_limit_seconds=5"}
+"""Other stores that pyarrow is asked for, and what it is told so that it does not wait long where there are none."""
 _PROVIDERS = "aws.credentials.provider"
 _ANONYMOUS = "AnonymousAWSCredentialsProvider"
 _OWN = (
@@ -35,10 +42,13 @@ _OWN = (
     "DefaultAWSCredentialsProviderChain",
 )
 """What gives keys that pyarrow finds too: they are in the settings, or where it looks itself."""
-_SECRET = ("CSE", "SSE-C")
+_SECRETS = ("access.key", "secret.key", "session.token")
+_SEALED = ("CSE", "SSE-C")
 """What is encrypted so that a reader needs more than keys."""
-_AWS = ("s3.", "s3-")
-"""How the names of Amazon's own endpoints begin: which is right depends on the region."""
+_KEYED = ("SimpleAWSCredentialsProvider", "TemporaryAWSCredentialsProvider")
+"""What takes keys from the settings."""
+_USUAL = re.compile(r"s3([.-][a-z]{2}(-[a-z]+)+-[0-9])?\.amazonaws\.com(\.cn)?")
+"""Amazon's own endpoints, of which the region says which is right; who names another one means it."""
 Setting = Callable[[str], str]
 Listed = tuple[FileSystem, tuple[tuple[str, int], ...]]
 
@@ -46,6 +56,16 @@ Listed = tuple[FileSystem, tuple[tuple[str, int], ...]]
 def is_local(store: FileSystem) -> bool:
     """Whether files are on this machine."""
     return isinstance(store, LocalFileSystem)
+
+
+@contextmanager
+def side_by_side(store: FileSystem, files: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """What does something with each of so many files, as `map` would."""
+    if is_local(store) and files <= _FEW:
+        yield map
+        return
+    with ThreadPoolExecutor(_THREADS if is_local(store) else _AWAY) as pool:
+        yield pool.map
 
 
 def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed | str:
@@ -57,7 +77,8 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
     paths = [unquote(urlparse(uri).path) for uri in uris]
     try:
         store, root = _reached(scheme, host, spark, options)
-        found = store.get_file_info([root + path for path in paths])
+        with side_by_side(store, len(paths)) as work:
+            found = list(work(store.get_file_info, [root + path for path in paths]))
     except (OSError, ValueError, pa.ArrowException) as e:
         return f"pyarrow does not reach {scheme}://{host} ({str(e).splitlines()[0]})"
     gone = next((uri for uri, info in zip(uris, found, strict=True) if info.type != FileType.File), None)
@@ -75,7 +96,11 @@ def _reached(scheme: str, host: str, spark: SparkSession, options: Any) -> tuple
     if scheme in _S3:
         conf = spark._jsparkSession.sessionState().newHadoopConfWithOptions(options)
         return s3(host, _settings(conf, host)), host
-    store, root = FileSystem.from_uri(f"{scheme}://{host}{_SOME.get(scheme, '')}")
+    if scheme not in _OTHERS:
+        raise ValueError("it is not asked to")
+    hasty, root = FileSystem.from_uri(f"{scheme}://{host}{_OTHERS[scheme]}")
+    hasty.get_file_info(root)
+    store, root = FileSystem.from_uri(f"{scheme}://{host}")
     return store, root.rstrip("/")
 
 
@@ -84,7 +109,7 @@ def _settings(conf: Any, bucket: str) -> Setting:
 
     def of(name: str) -> str:
         for full in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
-            found = conf.getPassword(full)
+            found = conf.getPassword(full) if name in _SECRETS else conf.get(full)
             if found is not None:
                 return "".join(found).strip()
         return ""
@@ -109,14 +134,16 @@ def s3(bucket: str, setting: Setting) -> S3FileSystem:
         given["anonymous"] = True
     elif not set(names) <= set(_OWN):
         raise ValueError(f"fs.s3a.{_PROVIDERS} is {', '.join(providers)}")
-    elif setting("access.key"):
+    elif setting("access.key") and (not names or set(names) & set(_KEYED)):
         given = {"access_key": setting("access.key"), "secret_key": setting("secret.key")}
         given["session_token"] = setting("session.token") or None
-    if setting("encryption.algorithm").startswith(_SECRET):
+    if setting("encryption.algorithm").startswith(_SEALED):
         raise ValueError(f"fs.s3a.encryption.algorithm is {setting('encryption.algorithm')}")
+    if setting("endpoint.fips").lower() == "true":
+        raise ValueError("fs.s3a.endpoint.fips is true")
     scheme, _, place = setting("endpoint").rpartition("://")
     region = setting("endpoint.region")
-    if place and not (place.startswith(_AWS) and "amazonaws.com" in place):
+    if place and not _USUAL.fullmatch(place):
         secure = setting("connection.ssl.enabled").lower() != "false"
         given |= {"endpoint_override": place, "scheme": scheme or ("https" if secure else "http")}
         region = region or "us-east-1"
