@@ -39,7 +39,7 @@ __all__ = ["SMALL", "framed", "framed_files", "is_certain", "is_few", "one_pass"
 
 SMALL = 1 << 20
 """Up to how many bytes rows are shuffled and sorted: more stages would cost more than that."""
-_ROWS, _BYTES = 1 << 23, 1 << 25
+_ROWS, _BYTES = 1 << 24, 1 << 25
 """How many rows, or bytes as Spark estimates them, a shard has, more or less: what is found in them is in memory."""
 _MOST = 1 << 10
 """How many shards there are at most."""
