@@ -48,6 +48,15 @@ def test_results_of_prods_have_their_own_names() -> None:
         stream.feed(rows((1, 1)))
 
 
+def test_aggregates_may_have_the_names_of_what_is_remembered() -> None:
+    names = ("slot", "start", "which", "clock", "share", "a0")
+    stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(0)), dict.fromkeys(names, "sum(v)"), prods=True)
+    stream.feed(rows((1, 1)), prod={})
+    stream.feed(rows((2, 3)))
+    [[told]] = stream.finish().column("early").to_pylist()
+    assert told["accuracy"] == dict.fromkeys(names, 0.25)
+
+
 def test_early_answers_are_told_with_the_final_one() -> None:
     stream = LocalStream(pw.tumbling_windows(10).at("t", pw.slack(100)), {**SUM, "last": "last(v)"}, prods=True)
     stream.feed(rows((1, 6)), clock=10)

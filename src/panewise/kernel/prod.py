@@ -300,7 +300,9 @@ class Ledger:
     def _empty(self) -> pa.Table:
         own = [("slot", pa.int64()), ("start", pa.from_numpy_dtype(self._progress.dtype)), ("which", pa.int64())]
         told = [("number", pa.int64()), ("clock", pa.int64()), ("share", pa.float64())]
-        return pa.schema([*own, *told, *self._outputs]).empty_table()
+        # under names of their own: an aggregate may have any
+        values = [(f"a{i}", field.type) for i, field in enumerate(self._outputs)]
+        return pa.schema([*own, *told, *values]).empty_table()
 
     def about(self, slots: Array, start: Array, ids: Array) -> About:
         """What all answers of a time are about."""
@@ -402,8 +404,9 @@ class Ledger:
     def _near(self, early: pa.Table, finals: Sequence[pa.Array], seconds: Array) -> list[pa.Array]:
         """Accuracies of each aggregate, counted."""
         found = []
-        for field, final, measure in zip(self._outputs, finals, self._measures, strict=True):
-            one = _accuracies(in_one(early.column(field.name)), final, seconds, measure)
+        each = zip(self._outputs, finals, self._measures, strict=True)
+        for i, (field, final, measure) in enumerate(each):
+            one = _accuracies(in_one(early.column(f"a{i}")), final, seconds, measure)
             found.append(one)
             known = np.asarray(one.drop_null())
             if len(known):
@@ -428,7 +431,7 @@ class Ledger:
         """Go on from `facts` and what was held."""
         self.totals, self.means = {**self.totals, **facts["totals"]}, {**self.means, **facts["means"]}
         self.latencies = facts["latencies"]
-        self.held = self.held if held is None else held
+        self.held = self.held if held is None else held.rename_columns(self.held.column_names)
 
 
 def _accuracies(early: pa.Array, final: pa.Array, seconds: Array, measure: Measure) -> pa.Array:
