@@ -22,6 +22,9 @@ import panewise as pw
 
 __all__ = ["agree", "bench", "take_turns", "told"]
 
+_LONG = 60
+"""Seconds: what takes longer is timed once."""
+
 
 @contextmanager
 def bench(cores: int = 2, **settings: str) -> Iterator[tuple[SparkSession, Path]]:
@@ -54,16 +57,17 @@ def take_turns(
     """The best time of each, of so many in a row; and what the largest Python worker took by then, in MB.
 
     All have run once before anything is timed, and each runs once more before its turn: what ran before it leaves
-    traces, of memory and of workers that have stopped.
+    traces, of memory and of workers that have stopped. What takes long is timed once.
     """
     best, memory = {}, {}
     with console.status("timing"):
-        for build in jobs.values():
-            _seconds(build)
+        first = {name: _seconds(build) for name, build in jobs.items()}
         for name, build in jobs.items():
+            long = first[name] > _LONG
             with WorkerMemory() as watched:
-                _seconds(build)
-                best[name] = min(_seconds(build) for _ in range(times))
+                if not long:
+                    _seconds(build)
+                best[name] = min(_seconds(build) for _ in range(1 if long else times))
             memory[name] = round(watched.peak / 1e6)
     return best, memory
 

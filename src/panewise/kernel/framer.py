@@ -32,7 +32,8 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     `at` of an earlier page comes again; whether one comes again within this page; and how often time went back.
     """
     rows = len(owners)
-    found = np.empty(rows, np.int64)
+    # of half the size they stay in a core's caches
+    found = np.empty(rows, np.int32)
     group = np.full(len(part), -1, np.int64)
     # with room for all: no array may change hands in this loop
     slots, begun, tied = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -70,7 +71,7 @@ def _placed(groups: Any, sizes: Any, at: Any) -> Any:
     offsets = np.zeros(len(sizes) + 1, np.int64)
     for g in range(len(sizes)):
         offsets[g + 1] = offsets[g] + sizes[g]
-    to, order, times = offsets[:-1].copy(), np.empty(len(at), np.int64), np.empty_like(at)
+    to, order, times = offsets[:-1].copy(), np.empty(len(at), np.int32), np.empty_like(at)
     for i in range(len(at)):
         place = to[groups[i]]
         order[place], times[place] = i, at[i]

@@ -37,7 +37,7 @@ _WHOLE = 1 << 22
 FEW = 16
 """How many keys are few: what is found of each may be joined by several tasks."""
 
-_PIECE = 1 << 19
+_PIECE = 1 << 18
 """How many rows are looked at at a time: what is done with them stays in the caches of a core."""
 
 
