@@ -12,8 +12,9 @@ import pytest
 
 import panewise as pw
 from panewise.kernel.answers import ProdProgress
+from panewise.kernel.ledger import KEPT
 from panewise.kernel.pack import Packer
-from panewise.kernel.prod import KEPT, Schedule, phase_of
+from panewise.kernel.prod import Schedule, phase_of
 from panewise.kernel.progress import progress_of
 from panewise.kernel.windowshard import new_shard
 from panewise.local.delivery import deliver, punctuated

@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 
 from panewise.kernel import segmenting as sg
 from panewise.kernel.answers import figures_of
+from panewise.kernel.ledger import Learned, Ledger
+from panewise.kernel.ledger import joined as joined_lessons
 from panewise.kernel.operator import SegmentOperator, Segments
 from panewise.kernel.order import sortable
 from panewise.kernel.page import Array
-from panewise.kernel.prod import ARRIVED, Asked, Learned, Ledger, Schedule, answers
-from panewise.kernel.prod import joined as joined_lessons
+from panewise.kernel.prod import ARRIVED, Asked, Schedule, answers
 from panewise.kernel.punctuate import Seen
 from panewise.kernel.sequence import Layout, Reader
 from panewise.spec.emit import Emit

@@ -20,9 +20,10 @@ from panewise.kernel.arrivals import REASONS
 from panewise.kernel.aside import ranges
 from panewise.kernel.follow import Follow
 from panewise.kernel.keys import codes
+from panewise.kernel.ledger import check_measures
 from panewise.kernel.pack import EARLY, FINAL, OTHER, PROD, PROMISE, PROMISE_OF_KEY, ROW, TICK, UNSURE, Packer
 from panewise.kernel.page import Array, in_one
-from panewise.kernel.prod import check_measures, without_told
+from panewise.kernel.prod import without_told
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import Shard
 from panewise.kernel.windows import grid_of

@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from panewise.errors import InputError, SpecError
 from panewise.kernel.bundle import load
 from panewise.kernel.fill import FillLayout
+from panewise.kernel.ledger import check_measures
 from panewise.kernel.pack import Packer
-from panewise.kernel.prod import check_measures
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION
 from panewise.spark.batch import result_schema
