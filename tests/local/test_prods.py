@@ -300,6 +300,22 @@ def test_what_has_ended_teaches_nothing() -> None:
     assert schedule.in_time(end, known=False).tolist() == [False, True, True, True, True]
 
 
+def test_what_can_only_be_answered_after_its_end_is_not_missed() -> None:
+    """Of windows that are shorter than slides, and where slides are left out, those that end in time count."""
+    schedule = Schedule(pw.prodder("30 seconds", 0.5, hold_accuracy=0.9), progress_of("t", pa.timestamp("us")))
+    second, end = 1_000_000, np.arange(10, 160, 10) * 1_000_000
+
+    def asked() -> list[int]:
+        return (end[schedule.asked_for(end, schedule.reached)] // second).tolist()
+
+    schedule.tick(1 * second)
+    schedule.tick(16 * second)
+    schedule.tick(46 * second)
+    assert asked() == [20, 30, 50, 60]
+    schedule.tick(136 * second)
+    assert asked() == [140, 150]
+
+
 def test_the_share_that_is_told_is_the_one_in_force() -> None:
     """Of many shards one has rows, and learns."""
     rng = np.random.default_rng(3)

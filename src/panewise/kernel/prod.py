@@ -117,7 +117,7 @@ class Schedule:
         """Up to where to ask now, as an `at`, or null for all that is open; None if it is not yet time."""
         every, clock = self._spec.every.micros, clock + self._offset(clock) - self._phase
         slide = int((clock + round((self.aggressiveness or 0.0) * every)) // every)
-        first, due = self.asked == _NEVER, slide > self.asked
+        first, due, skipped = self.asked == _NEVER, slide > self.asked, slide > self.asked + 1
         self.asked = max(self.asked, slide)
         if first or not due:
             return None
@@ -125,7 +125,8 @@ class Schedule:
         if self.aggressiveness is None or progress.unit != "micros":
             return pa.nulls(1, progress.type)
         self.reached, self.share = slide * every + self._phase, self.aggressiveness
-        self._began = self.reached - every if self._began is None else self._began
+        # what ended in slides that were left out was not asked for
+        self._began = self.reached - every if self._began is None or skipped else self._began
         return progress.bounds(np.array([self.reached], progress.dtype))
 
     def _offset(self, clock: int) -> int:
@@ -136,10 +137,12 @@ class Schedule:
         return 0 if ahead is None else round(ahead.total_seconds() * _SECOND)
 
     def asked_for(self, end: Array, reached: int | None) -> Array:
-        """Whether what ends then was asked for, by the time it had asked up to `reached`."""
+        """Whether what ends then was asked for before its end, by the time it had asked up to `reached`."""
         if reached is None or self._began is None:
             return np.zeros(len(end), bool)
-        return (end > self._began) & (end <= reached)
+        every = self._spec.every.micros
+        ahead = max(round((self.share or 0.0) * every), 1)
+        return np.asarray((end > self._began) & (end <= reached) & ((reached - end) % every < ahead))
 
     def in_time(self, end: Array, known: bool) -> Array:
         """Whether it asked before the end of what ends then; where that is not `known`, in the slide of the end."""

@@ -100,7 +100,7 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
     cores = cores_of(rows.sparkSession)
     few = _few(applied.layout, not applied.keys)
     # it may be any number: that of a join is a product
-    shards = min(_shards(_size_of(rows) / _BYTES, cores, few), max(SHARDS, cores))
+    shards = min(_shards(min(_size_of(rows), _BYTES * _MOST) / _BYTES, cores, few), max(SHARDS, cores))
     task = FrameTask(applied.layout, shards, few=few)
     dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), shards)
     keys = _keys(applied)

@@ -76,7 +76,7 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
     ((scheme, host),) = places
     paths = [unquote(urlparse(uri).path) for uri in uris]
     try:
-        store, root = _reached(scheme, host, spark, options)
+        store, root = _reached(scheme, host, paths[0], spark, options)
         with side_by_side(store, len(paths)) as work:
             found = list(work(store.get_file_info, [root + path for path in paths]))
     except (OSError, ValueError, pa.ArrowException) as e:
@@ -89,8 +89,8 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
     return (store, tuple(sorted(kept))) if kept else "all files are empty"
 
 
-def _reached(scheme: str, host: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str]:
-    """A store, and what comes before paths in it."""
+def _reached(scheme: str, host: str, path: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str]:
+    """A store, and what comes before paths in it, such as this one."""
     if scheme == "file":
         return LocalFileSystem(), ""
     if scheme in _S3:
@@ -99,7 +99,7 @@ def _reached(scheme: str, host: str, spark: SparkSession, options: Any) -> tuple
     if scheme not in _OTHERS:
         raise ValueError("it is not asked to")
     hasty, root = FileSystem.from_uri(f"{scheme}://{host}{_OTHERS[scheme]}")
-    hasty.get_file_info(root)
+    hasty.get_file_info(root.rstrip("/") + path)
     store, root = FileSystem.from_uri(f"{scheme}://{host}")
     return store, root.rstrip("/")
 

@@ -153,7 +153,7 @@ def segments(
         sent, passes = emit if last else FINAL_ONLY, punctuations or not last
         early = None if prods is None else later_of(prods, last)
         rows = followed(follow, found, plan.chain()[i].keys, last)
-        made = _segments(passed, rows, None, sent, False, passes, shards, None, None, early)
+        made = _segments(passed, rows, None, sent, False, passes, shards, None, None, early, clocked=clock is not None)
         found = bounded(follow, made)
     return found
 
@@ -170,6 +170,7 @@ def _segments(
     clock: DataFrame | None,
     prods: Prods | None = None,
     set_aside: SetAside | None = None,
+    clocked: bool = False,
 ) -> DataFrame:
     check_framing(plan)
     # what is one sequence is in one shard
@@ -202,7 +203,7 @@ def _segments(
         packed(elements, layout, count)
         .groupBy("lane")
         .transformWithStateInPandas(
-            ShardProcessor(layout, count, watermark, passes, clock is not None),
+            ShardProcessor(layout, count, watermark, passes, clocked or clock is not None),
             STAGED,
             "Append",
             "EventTime" if watermark else "None",
