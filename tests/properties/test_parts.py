@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import panewise as pw
 from panewise.kernel import parts as module
 from panewise.kernel.framer import Framer
+from panewise.kernel.intime import InTime
 from panewise.kernel.joiner import Joiner
 from panewise.kernel.operator import joined
 from panewise.kernel.oracle import Row
@@ -84,6 +85,31 @@ def test_what_is_joined_is_what_one_pass_finds(scheme: str, data: st.DataObject)
     told, expected = by_key(found, len(keys)), kernel(plan, keys)
     for key in range(len(keys)):
         assert (told[key] == []) if key in bad else same(told[key], expected[key])
+
+
+@pytest.mark.parametrize("scheme", sorted(BUILDERS))
+@fewer
+@given(data=st.data())
+def test_one_pass_over_keys_that_come_mixed(scheme: str, data: st.DataObject) -> None:
+    """Rows of all keys in order of time, page by page; those of a key at one instant are in one page."""
+    plan = replace(data.draw(plans(scheme, ALL)), keys=("k",))
+    keys, _, real = data.draw(arrivals(plan))
+    rows = [(k, row) for k, of_key in enumerate(keys) for row in of_key if not null(row.at) and isfinite(row.at)]
+    rows = sorted(data.draw(st.permutations(rows)), key=lambda pair: pair[1].at)
+    seen = apply_local(plan, plan.asked(AGG), table(plan, rows, real))
+    one, found, before = InTime(seen.layout), list[dict](), 0
+    for end in sorted({*data.draw(st.lists(st.integers(0, len(rows)), max_size=4)), len(rows)}):
+        while 0 < end < len(rows) and rows[end][1].at == rows[end - 1][1].at:
+            end += 1
+        if before < end:
+            one.take(seen.rows.slice(before, end - before).combine_chunks())
+        before = max(before, end)
+    one.finish()
+    for columns, segments in one.found():
+        found += seen.layout.emitter.batch(columns, segments).to_pylist()
+    kept = [[row for row in of_key if not null(row.at) and isfinite(row.at)] for of_key in keys]
+    expected = kernel(plan, kept)
+    assert all(same(a, b) for a, b in zip(by_key(found, len(keys)), expected, strict=True))
 
 
 @pytest.mark.parametrize("scheme", ["threshold", "boundary", "session", "delta", "aggregate"])

@@ -21,7 +21,7 @@ from conformance.executors import batch
 from conformance.test_transcripts import STORIES
 from conformance.transcripts import Story, differences
 from panewise.local.runner import apply_local
-from panewise.spark import frametask, framing
+from panewise.spark import framescan, frametask, framing
 from panewise.spark.batch import path_of
 from panewise.spark.framescan import frame_scan_of, scan_of_files
 from panewise.spark.frametask import FrameTask
@@ -51,6 +51,8 @@ PLANS = {
 @pytest.fixture(autouse=True)
 def _however_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "SMALL", -1)
+    # what follows has few rows of any key
+    monkeypatch.setattr(framescan, "_SOME", framescan._FEW)
 
 
 def readings(keys: int) -> pa.Table:
@@ -130,6 +132,61 @@ def test_files_in_order(spark: SparkSession, tmp_path: Path, scheme: str, how: s
     else:
         assert "are read again" in told
         assert "BroadcastExchange" in text
+
+
+@pytest.mark.parametrize("scheme", PLANS)
+@pytest.mark.parametrize("how", ["names", "jumbled"])
+def test_rows_of_sparse_keys_are_dealt(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str, how: str
+) -> None:
+    """However many pages and shards there are; rows of an instant may come in several pages."""
+    monkeypatch.setattr(frametask, "_DEALT", 250)
+    monkeypatch.setattr(framing, "_DEALT_ROWS", 1_000)
+    table = readings(500)
+    if how == "jumbled":
+        generator = np.random.default_rng(5)
+        order = np.concatenate([a + generator.permutation(300) for a in range(0, ROWS, 300)])
+        table = table.take(pa.array(order))
+    df, plan = written(spark, tmp_path, laid(table, "names")), PLANS[scheme].by("k").at("t", tie_break=["w", "v"])
+    same(spark, df, plan, table)
+    text, told = plan_text(plan.segments(df)), path_of(plan, df)
+    assert "keys have few rows each, and rows are shuffled, not sorted" in told
+    assert text.count("Exchange") == 1
+    assert "BroadcastExchange" not in text
+
+
+@pytest.mark.parametrize(
+    ("keys", "tasks", "sparse"),
+    [
+        (np.arange(100_000) % 100, 2, False),
+        (np.arange(100_000) % 400, 2, False),
+        (np.arange(100_000) % 1_000, 2, True),
+        (np.arange(100_000) % 400, 8, True),
+        (np.random.default_rng(0).integers(0, 400, 100_000), 2, False),
+        (np.random.default_rng(0).integers(0, 1_200, 100_000), 2, True),
+        (np.arange(100_000) // 500, 2, False),
+        (np.arange(100_000), 2, True),
+        (np.zeros(100_000, np.int64), 2, False),
+    ],
+)
+def test_sparse_keys_are_known(
+    spark: SparkSession, tmp_path: Path, keys: np.ndarray[Any, Any], tasks: int, sparse: bool
+) -> None:
+    """As statistics say, or a stretch of rows; for keys of one and of two columns, of numbers and of text."""
+    table = pa.table({"a": keys, "b": pa.array(keys % 3), "t": np.arange(len(keys)), "v": keys})
+    text = table.set_column(0, "a", pc.cast(table["a"], pa.string()))
+    for i, (stored, by) in enumerate([(table, ["a"]), (text, ["a"]), (text, ["b", "a"])]):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        pq.write_table(stored, folder / "a.parquet", row_group_size=20_000)
+        df, plan = spark.read.parquet(str(folder)), pw.threshold_frames("v > 0").by(*by).at("t")
+        scan = frame_scan_of(df, apply(plan, plan.asked(None), df).layout)
+        assert not isinstance(scan, str)
+        assert scan.has_sparse_keys(tasks) == sparse
+    plan = pw.threshold_frames("v > 0").at("t")
+    scan = frame_scan_of(df, apply(plan, plan.asked(None), df).layout)
+    assert not isinstance(scan, str)
+    assert not scan.has_sparse_keys(tasks)
 
 
 def test_what_statistics_say_must_hold(spark: SparkSession, tmp_path: Path) -> None:

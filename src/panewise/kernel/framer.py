@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from panewise.kernel.compiled import compiled
 from panewise.kernel.keys import KeyTable, grouped, hashed
-from panewise.kernel.operator import SegmentOperator, Snapshot
+from panewise.kernel.operator import SegmentOperator, Segments, Snapshot
 from panewise.kernel.order import settled_ties
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.parts import Found, Parts, all_of, as_columns, at_places, counted, mark, none_of, ranges, some_of
@@ -28,8 +28,9 @@ _MARKS = 4
 def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     """Which rows go together: a key goes on with the part that it has, and begins another where time goes back.
 
-    The group of each row, and of each group its part and how many rows it has; the keys of new parts; parts in which an
-    `at` of an earlier page comes again; whether one comes again within this page; and how often time went back.
+    The group of each row, and of each group its part, how many rows it has, and its first row; the keys of new parts;
+    parts in which an `at` of an earlier page comes again; whether one comes again within this page; and how often time
+    went back.
     """
     rows = len(owners)
     # of half the size they stay in a core's caches
@@ -37,7 +38,7 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     group = np.full(len(part), -1, np.int64)
     # with room for all: no array may change hands in this loop
     slots, begun, tied = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
-    sizes = np.empty(rows, np.int64)
+    sizes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
     count, new, across = 0, 0, 0
     ties, backward = False, 0
     for i in range(rows):
@@ -56,13 +57,13 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
                 tied[across] = p
                 across += 1
         if g < 0:
-            slots[count], sizes[count] = p, 0
+            slots[count], sizes[count], firsts[count] = p, 0, i
             group[k] = g = count
             count += 1
         last[k] = t
         found[i] = g
         sizes[g] += 1
-    return found, slots[:count], sizes[:count], begun[:new], tied[:across], ties, backward
+    return found, slots[:count], sizes[:count], firsts[:count], begun[:new], tied[:across], ties, backward
 
 
 @compiled
@@ -136,7 +137,7 @@ class Framer:
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
         before = len(self._part) - more
-        groups, mine, sizes, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
+        groups, mine, sizes, firsts, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
         self.backward += int(backward)
         self._begin(begun)
         if self._earliest and more:
@@ -146,16 +147,27 @@ class Framer:
             first = first[self._owner[first] >= before]
             self._pieces[first], self._headed[first], self._sure[first] = 1, True, True
         self._broken[tied] = True
+        fresh = self._seen[mine] == 0
+        self._first_at[mine[fresh]] = at[firsts[fresh]]
+        if self._operator.takes_mixed and not (ties or backward) and self._headed[mine].all():
+            self._last_at[mine] = self._last[self._owner[mine]]
+            self._take_mixed(rows, at, groups, mine)
+            self._seen[mine] += sizes
+            return
         order, times, offsets = _placed(groups, sizes, at)
         if ties:
             others = rows.drop_columns([name for name in rows.column_names if name == "at" or name[0] in "ks"])
             order = settled_ties(order, groups, at, others)
         starts, ends = offsets[:-1], offsets[1:]
-        fresh = self._seen[mine] == 0
-        self._first_at[mine[fresh]] = times[starts[fresh]]
         self._last_at[mine] = times[ends - 1]
         rows = rows.drop_columns([name for name in rows.column_names if name[0] in "kbs"])
         self._pass(rows, order, self._reader.sorted(rows, order), times, mine, starts, ends)
+
+    def _take_mixed(self, rows: pa.Table, at: Array, groups: Array, slots: Array) -> None:
+        """Let rows through the operator as they stand: each goes on with what its part has under way."""
+        read = self._reader.standing(rows)
+        page = self._reader.page(read, at, np.zeros(len(slots) + 1, np.int64), slots, np.zeros(len(slots), bool))
+        self._keep(self._operator.on_mixed(page, groups), slots)
 
     def _begin(self, owners: Array) -> None:
         more = len(owners)
@@ -199,6 +211,10 @@ class Framer:
                 self._rivals.follow(values, offsets, slots, heads)
             if self._rivals.sums and (values < 0).any():
                 self._signed[slots[np.searchsorted(offsets, np.flatnonzero(values < 0), "right") - 1]] = True
+        self._keep(found, slots)
+
+    def _keep(self, found: Segments, slots: Array) -> None:
+        """Keep what has been found in these slots."""
         owners = slots[found.group]
         # what a head finds before its first mark is found again
         kept = self._pieces[owners] > 0

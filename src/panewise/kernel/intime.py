@@ -44,5 +44,7 @@ class InTime(Framer):
 
     def _frame_whole(self, read: pa.RecordBatch, at: Array, slots: Array, offsets: Array, ends: bool) -> None:
         page = self._reader.page(read, at, offsets, slots, np.full(len(slots), ends))
-        found = self._operator.on_page(page)
+        self._keep(self._operator.on_page(page), slots)
+
+    def _keep(self, found: Segments, slots: Array) -> None:
         self._segments.append(replace(found, group=self._owner[slots[found.group]]))

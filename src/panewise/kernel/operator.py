@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panewise.kernel import chainstate, folds, runs, runstate
+from panewise.kernel import chainstate, folds, mixedruns, plainruns, runs, runstate
 from panewise.kernel import segmenting as sg
 from panewise.kernel.aggregate import aggregate
 from panewise.kernel.aggregates import Aggregation
@@ -206,6 +206,28 @@ class SegmentOperator:
                 more[:have] = self._state[name]
                 self._state[name] = more
 
+    @property
+    def takes_mixed(self) -> bool:
+        """Whether rows of several keys may come in order of time, as they are: see `on_mixed`."""
+        if self._pieces is not None or not isinstance(self._framing, RunFraming):
+            return False
+        return bool(plainruns.is_simple(self._whole, self._framing.width))
+
+    def on_mixed(self, page: Page, groups: Array) -> Segments:
+        """The same as `on_page`, of rows in order of time: `groups` says of which group each is, and `offsets` nothing.
+
+        No key ends, has two rows at one instant, or was promised anything.
+        """
+        codes, values = self._framing.read(page)
+        self._reserve(int(page.slots.max()) + 1 if len(page.slots) else 0)
+        inputs, _ = self._inputs(page)
+        state = self._state
+        records, count = mixedruns.mixed_page(
+            page.at, codes, np.ascontiguousarray(values), groups, page.slots, self._whole, self._measured, inputs,
+            state["ats"], state["numbers"], state["previous"], state["ff"], state["fi"], self._no_records(1),
+        )  # fmt: skip
+        return _segments(*(array[:count] for array in records))
+
     def on_page(self, page: Page) -> Segments:
         """Take the next rows of some keys and give the segments that became certain."""
         framing = self._framing
@@ -247,10 +269,7 @@ class SegmentOperator:
         if self._pieces is not None:
             reduced = self._pieces.cut(page, places, Spans(fi[:, -1]), Spans(self._live()))
             ff, fi = ff[:, :-1], fi[:, :-1]
-        return Segments(
-            marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], marks[:, 4], ff, fi,
-            tuple(reduced),
-        )  # fmt: skip
+        return _segments(bounds, marks, ff, fi, reduced)
 
     def _inputs(self, page: Page) -> tuple[Arrays, Array]:
         """What folds read; where there are reducers, also which rows there are."""
@@ -394,6 +413,14 @@ class SegmentOperator:
             self._held.arrays = tuple(snapshot[f"held_{i}"] for i in range(5))
         if self._pieces is not None:
             self._pieces.resume(snapshot)
+
+
+def _segments(bounds: Array, marks: Array, ff: Array, fi: Array, reduced: Sequence[pa.Array] = ()) -> Segments:
+    """What records say."""
+    return Segments(
+        marks[:, 0], bounds[:, 0], bounds[:, 1], marks[:, 1], marks[:, 2], marks[:, 3], marks[:, 4], ff, fi,
+        tuple(reduced),
+    )  # fmt: skip
 
 
 def _fitted(array: Array, shape: tuple[int, ...]) -> Array:

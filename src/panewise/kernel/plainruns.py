@@ -47,15 +47,20 @@ from panewise.kernel.segmenting import (
 )
 from panewise.kernel.spans import span_at_least
 
-__all__ = ["is_plain", "plain_page"]
+__all__ = ["is_plain", "is_simple", "plain_page"]
 
 
 @compiled
 def is_plain(whole: Any, inputs: Any, width: Any) -> bool:
-    """Whether runs are all there is: nothing is aggregated or missing, and no maximum, gap or part is asked for."""
+    """Whether runs are all there is, and nothing is aggregated."""
+    return len(inputs[0]) == 0 and is_simple(whole, width)
+
+
+@compiled
+def is_simple(whole: Any, width: Any) -> bool:
+    """Whether runs come whole, one after another: nothing is missing, and no maximum, gap or part is asked for."""
     return (
-        len(inputs[0]) == 0
-        and width <= 1
+        width <= 1
         and whole[MISSING] == 0
         and not whole[HAS_MAX]
         and whole[MAX_ROWS] == 0

@@ -73,7 +73,7 @@ from panewise.kernel.segmenting import (
 )
 from panewise.kernel.spans import missing_between, span_at_least, span_more_than
 
-__all__ = ["run_page"]
+__all__ = ["hidden_row", "run_page"]
 
 
 @compiled
@@ -181,7 +181,7 @@ def _start_piece(a: Any, s: Any, ff: Any, fi: Any, extent: Any, folding: Any, t:
 
 
 @compiled
-def _hidden_row(
+def hidden_row(
     a: Any, s: Any, ff: Any, fi: Any, extent: Any, gaps: Any, every: Any, t: Any, inputs: Any, i: Any
 ) -> None:
     """Let an invisible row into every fold that it may belong to."""
@@ -209,7 +209,7 @@ def _rows(
         t, code = at[i], codes[i]
         if code == INVISIBLE:
             if folding:
-                _hidden_row(a, s, ff, fi, extent, gaps, every, t, inputs, i)
+                hidden_row(a, s, ff, fi, extent, gaps, every, t, inputs, i)
             i += 1
             continue
         if done + tentative + 4 > room:

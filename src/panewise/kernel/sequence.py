@@ -219,6 +219,11 @@ class Reader:
             columns, read = [pa.nulls(len(rows))], ["none"]
         return pa.RecordBatch.from_arrays(columns, names=read).take(pa.array(order))
 
+    def standing(self, rows: pa.Table) -> pa.RecordBatch:
+        """What is read of rows, as they stand."""
+        columns = [in_one(column) for column in rows.columns]
+        return pa.RecordBatch.from_arrays(columns, names=rows.column_names)
+
     def empty(self) -> pa.RecordBatch:
         """No rows."""
         fields = [pa.field(f"v{v}", pa.float64()) for v in range(self._n_values)]

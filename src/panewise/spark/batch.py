@@ -9,9 +9,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from panewise.kernel.sequence import Layout
+from panewise.spark.fill import cores_of
 from panewise.spark.follow import bounded, follow_of, followed
 from panewise.spark.framescan import FrameScan, frame_scan_of
-from panewise.spark.framing import framed, framed_files, is_certain, is_few, one_pass, why_not_framed
+from panewise.spark.framing import framed, framed_files, is_certain, is_few, is_sparse, one_pass, why_not_framed
 from panewise.spark.source import apply
 from panewise.spark.windows import windows
 from panewise.spec.aggregates import Aggregates
@@ -84,7 +85,10 @@ def path_of(plan: PlanSpec, df: DataFrame, agg: Aggregates | None = None) -> str
     if isinstance(scan, str):
         return f"Spark reads rows ({scan}), and they are framed where they lie; {again}"
     files = len(scan.rows.files)
-    told = f"scan lane: {files:,} Parquet file{'s' if files > 1 else ''}, read and framed by Python workers; "
+    told = f"scan lane: {files:,} Parquet file{'s' if files > 1 else ''}, read "
+    if is_sparse(scan, len(scan.work(cores_of(df.sparkSession)))):
+        return told + "by Python workers; they are in order, keys have few rows each, and rows are shuffled, not sorted"
+    told += "and framed by Python workers; "
     if is_certain(scan):
         return told + "they are in order, and no row is shuffled or sorted"
     return told + again

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf, prod
+from functools import cached_property
+from itertools import chain
+from math import expm1, inf, prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.errors import DataError, InputError
+from panewise.kernel.framer import Framer
+from panewise.kernel.keys import codes
 from panewise.kernel.order import is_sorted
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import aligned
@@ -36,6 +40,12 @@ _WHOLE = 1 << 22
 
 FEW = 16
 """How many keys are few: what is found of each may be joined by several tasks."""
+
+_FEW, _SOME = 64, 512
+"""How many rows of a key in a task are few; and where its first rows do not soon say what is open behind them."""
+
+_SAMPLE = 1 << 20
+"""Of how many rows keys are counted."""
 
 _PIECE = 1 << 18
 """How many rows are looked at at a time: what is done with them stays in the caches of a core."""
@@ -65,11 +75,22 @@ class FrameScan:
     elements: pa.Schema
     """Of what the operator sees."""
     at: str
+    key_names: tuple[str, ...]
     groups: tuple[Group, ...]
     spans: Array | None
     """From when to when the rows of each group are; None where some do not say."""
-    few_keys: bool
-    """Whether statistics say that there are."""
+    keys: float
+    """How many there are at most, as far as statistics say."""
+
+    @cached_property
+    def always_joins(self) -> bool:
+        """Whether parts can be joined whatever is in them, if they do not overlap."""
+        return Framer(self.layout).always_joins
+
+    @property
+    def few_keys(self) -> bool:
+        """Whether statistics say that there are."""
+        return self.keys <= FEW
 
     @property
     def ordered(self) -> bool:
@@ -78,10 +99,15 @@ class FrameScan:
             return False
         return bool((self.spans[1:, 0] >= self.spans[:-1, 1]).all())
 
+    @cached_property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(group.rows for group in self.groups)
+
     def work(self, cores: int) -> list[Work]:
         """What each task reads, of about the same size."""
         sizes = np.array([group.size for group in self.groups])
-        count = min(self.rows.count(cores), len(sizes))
+        count = min(self.rows.count(cores, self.count), len(sizes))
         place = (np.cumsum(sizes) - sizes / 2) / max(sizes.sum(), 1) * count
         edges = np.searchsorted(np.minimum(place.astype(np.int64), count - 1), np.arange(count + 1))
         edges = np.unique(edges)
@@ -121,6 +147,21 @@ class FrameScan:
         for group, span in zip(self.groups, () if self.spans is None else self.spans, strict=False):
             found[group.path] = min(span[0], found.get(group.path, span[0]))
         return found
+
+    def has_sparse_keys(self, tasks: int) -> bool:
+        """Whether keys have so few rows in each of so many tasks that little is gained by framing these by themselves.
+
+        Where statistics leave it open, a stretch of n rows is looked at: of k keys, some k (1 - exp(-n / k)) are there.
+        """
+        most = self.count / (tasks * (_FEW if self.always_joins else _SOME))
+        if not self.key_names or most >= self.keys:
+            return False
+        group, size = self.groups[len(self.groups) // 2], min(int(2 * most) + 1, _SAMPLE)
+        schema = pa.schema([self.rows.schema.field(name) for name in self.key_names])
+        stored = replace(self.rows, schema=schema).read_groups([(group.path, group.number)], size)
+        seen = next(chain.from_iterable(stored))
+        found = len(codes([in_one(column) for column in seen.columns], len(seen))[1])
+        return bool(found > -most * expm1(-len(seen) / most))
 
     def in_time(self) -> FrameScan:
         """The same, by time if that puts all rows in order; else the files by their beginnings."""
@@ -195,9 +236,9 @@ def scan_of_files(rows: Parquet, layout: Layout, seen: pa.Schema) -> FrameScan:
     keys = [next(name for name in rows.schema.names if name.lower() == key.lower()) for key in layout.plan.keys]
     groups = rows.groups([at, *keys])
     spans = _spans(groups, layout, rows.schema.field(at).type)
-    few = prod(_values([group.spans[1 + i] for group in groups]) for i in range(len(keys))) <= FEW
+    most = prod(_values([group.spans[1 + i] for group in groups]) for i in range(len(keys)))
     elements = pa.schema(list(zip(seen.names, as_spark_has(seen.types), strict=True)))
-    return FrameScan(rows, layout, elements, at, tuple(groups), spans, few).in_time()
+    return FrameScan(rows, layout, elements, at, tuple(keys), tuple(groups), spans, float(most)).in_time()
 
 
 def _values(spans: Sequence[pa.Array | None]) -> float:

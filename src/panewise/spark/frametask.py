@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from panewise.kernel.bundle import dump, load
 from panewise.kernel.framer import Framer
 from panewise.kernel.intime import InTime
 from panewise.kernel.joiner import Joiner
+from panewise.kernel.keys import grouped, hashed
 from panewise.kernel.operator import Segments
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.parts import Parts, found_in
@@ -21,11 +23,13 @@ from panewise.kernel.progress import Progress
 from panewise.kernel.sequence import Layout
 from panewise.spark.worker import settle
 
-__all__ = ["EVERY", "PARTS", "FrameTask"]
+__all__ = ["DEALT", "EVERY", "PARTS", "FrameTask"]
 
-PARTS, EVERY = ("shard", "parts", "found"), "every"
+PARTS, DEALT, EVERY = ("shard", "parts", "found"), ("shard", "page", "rows"), "every"
 _ROWS = 1 << 17
 """How many rows are gathered before they are framed."""
+_DEALT = 1 << 19
+"""How many rows are dealt at a time."""
 _HELD = 1 << 18
 """How many parts a task holds before it sends them."""
 _HEADS = 1 << 22
@@ -102,11 +106,34 @@ class FrameTask:
                 continue
             yield from ((i, told, found if i == place % self.shards else None) for i in range(self.shards))
 
+    def deal(self, number: int, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """The rows that a task of this number reads, by shard, so many at a time."""
+        for i, page in enumerate(_gathered(tables)):
+            keys = [in_one(page.column(f"k{j}")) for j in range(len(self.layout.key_types))]
+            order, edges = grouped(hashed(keys, len(page)) % self.shards, self.shards)
+            dealt, places = page.take(pa.array(order)), edges.tolist()
+            some = [(shard, a, b) for shard, (a, b) in enumerate(pairwise(places)) if a < b]
+            columns = [
+                pa.array([shard for shard, _, _ in some], pa.int32()),
+                pa.array([(number << 32) + i] * len(some), pa.int64()),
+                pa.array([dump({"rows": dealt.slice(a, b - a)}, {}, compressed=True) for _, a, b in some], pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=list(DEALT))
+        settle("deal")
+
+    def pass_dealt(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What was dealt, by shard and in order, as segments."""
+        for _, some in groupby(_dumps(batch.select(["shard", "rows"]) for batch in batches), key=itemgetter(0)):
+            yield from self._passed(load(rows)[0]["rows"] for _, rows, _ in some)
+        settle("pass")
+
     def pass_once(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of some keys, in order of time, as segments."""
+        return self._passed(pa.Table.from_batches([batch]) for batch in batches)
+
+    def _passed(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         one = InTime(self.layout)
-        tables = ((0, pa.Table.from_batches([batch])) for batch in batches)
-        for cut, page in _pages(tables, self.layout.progress):
+        for cut, page in _pages(((0, table) for table in tables), self.layout.progress):
             if not cut:
                 one.take(page.combine_chunks())
                 yield from self._sent(one.found())
@@ -168,6 +195,19 @@ def _dumps(batches: Iterable[pa.RecordBatch]) -> Iterator[Dumped]:
         for i, shard in enumerate(shards.to_pylist()):
             parts, found = (column[i].as_buffer() for column in [*others, pa.nulls(len(batch), pa.binary())][:2])
             yield shard, parts, found
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """So many rows at a time."""
+    held, count = list[pa.Table](), 0
+    for table in tables:
+        held.append(table)
+        count += len(table)
+        if count >= _DEALT:
+            yield pa.concat_tables(held).combine_chunks()
+            held, count = [], 0
+    if count:
+        yield pa.concat_tables(held).combine_chunks()
 
 
 def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.Table]]:

@@ -21,21 +21,20 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from panewise.kernel.framer import Framer
 from panewise.kernel.keys import slots_of
 from panewise.kernel.page import in_one
 from panewise.kernel.sequence import Layout, Sequence
 from panewise.spark.emit import plain_schema, worded
 from panewise.spark.fill import SHARDS, cores_of
 from panewise.spark.framescan import FrameScan, Work
-from panewise.spark.frametask import EVERY, PARTS, FrameTask
+from panewise.spark.frametask import DEALT, EVERY, PARTS, FrameTask
 from panewise.spark.source import Applied
 from panewise.spec.emit import FINAL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["SMALL", "framed", "framed_files", "is_certain", "is_few", "one_pass", "why_not_framed"]
+__all__ = ["SMALL", "framed", "framed_files", "is_certain", "is_few", "is_sparse", "one_pass", "why_not_framed"]
 
 SMALL = 1 << 20
 """Up to how many bytes rows are shuffled and sorted: more stages would cost more than that."""
@@ -46,6 +45,11 @@ _MOST = 1 << 10
 _OF_ALL = 4
 """And for a core, where each has all keys: each joins all parts."""
 _PARTS = T.StructType([T.StructField(n, T.BinaryType() if i else T.IntegerType()) for i, n in enumerate(PARTS)])
+_PAGES = T.StructType(
+    [T.StructField(n, kind) for n, kind in zip(DEALT, (T.IntegerType(), T.LongType(), T.BinaryType()), strict=True)]
+)
+_DEALT_ROWS = 1 << 22
+"""How many rows a shard has, more or less, where rows are dealt: their keys have their places side by side."""
 
 
 def one_pass(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFrame:
@@ -102,7 +106,7 @@ def framed(applied: Applied, rows: DataFrame, observed: DataFrame, result: T.Str
     # it may be any number: that of a join is a product
     shards = min(_shards(min(_size_of(rows), _BYTES * _MOST) / _BYTES, cores, few), max(SHARDS, cores))
     task = FrameTask(applied.layout, shards, few=few)
-    dealt = _dealt(_with_source(observed).mapInArrow(task.frame, _PARTS), shards)
+    dealt = _by_shard(_with_source(observed).mapInArrow(task.frame, _PARTS), shards)
     keys = _keys(applied)
     left = _left(rows, dealt.mapInArrow(task.name, _named(keys)), keys.names)
     plain = plain_schema(applied.layout, result)
@@ -114,15 +118,17 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
     """The segments of rows that the workers read themselves."""
     cores = cores_of(spark)
     work = scan.work(cores)
+    if is_sparse(scan, len(work)):
+        return _dealt_files(applied, spark, scan, work, result)
     certain, few = is_certain(scan), _few(applied.layout, scan.few_keys)
-    shards = _shards(sum(group.rows for group in scan.groups) / _ROWS, cores, few)
+    shards = _shards(scan.count / _ROWS, cores, few)
     task = FrameTask(applied.layout, shards, certain, few, len(work))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             yield from task.made(scan.tables(work[number]), work[number].earliest)
 
-    dealt = _dealt(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), shards)
+    dealt = _by_shard(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PARTS), shards)
     plain = plain_schema(applied.layout, result)
     joined = dealt.mapInArrow(task.join, plain)
     if certain:
@@ -132,12 +138,33 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
     return worded(applied.layout, joined.unionByName(_in_time(applied, task, left, plain)), result)
 
 
+def _dealt_files(
+    applied: Applied, spark: SparkSession, scan: FrameScan, work: list[Work], result: T.StructType
+) -> DataFrame:
+    """The segments of rows that are dealt by key as the workers read them, in order of time as they are."""
+    shards = _shards(scan.count / _DEALT_ROWS, cores_of(spark), few=False)
+    task = FrameTask(applied.layout, shards)
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            yield from task.deal(number, (rows for _, rows in scan.tables(work[number])))
+
+    pages = _by_shard(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PAGES), shards)
+    ordered = pages.sortWithinPartitions("shard", "page")
+    return worded(applied.layout, ordered.mapInArrow(task.pass_dealt, plain_schema(applied.layout, result)), result)
+
+
+def is_sparse(scan: FrameScan, tasks: int) -> bool:
+    """Whether rows are in order, and keys have few in each of so many tasks: dealt by key, they need one pass."""
+    return scan.ordered and scan.has_sparse_keys(tasks)
+
+
 def is_certain(scan: FrameScan) -> bool:
     """Whether all parts can be joined: files are in order, and frames depend on their own rows alone."""
-    return scan.ordered and Framer(scan.layout).always_joins
+    return scan.ordered and scan.always_joins
 
 
-def _dealt(parts: DataFrame, shards: int) -> DataFrame:
+def _by_shard(parts: DataFrame, shards: int) -> DataFrame:
     return parts.repartitionById(shards, F.col("shard"))
 
 

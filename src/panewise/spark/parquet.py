@@ -52,8 +52,8 @@ class Group(NamedTuple):
 _BATCH_ROWS = 1 << 19
 _LEAST, _MOST = 4 << 20, 128 << 20
 """How many bytes of a file are one unit of work."""
-_EACH, _EACH_BYTES = 4, 32 << 20
-"""How many tasks there are for a core at most, and how many bytes a task has at least."""
+_EACH, _EACH_BYTES, _EACH_ROWS = 4, 32 << 20, 8 << 20
+"""How many tasks there are for a core at most, and how many bytes or rows a task has at least."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
@@ -110,9 +110,10 @@ class Parquet:
                 found.append(Group(path, i, count, count * share, tuple(own[name] for name in names)))
         return [group for group in found if group.rows]
 
-    def count(self, cores: int) -> int:
-        """How many tasks read them: as many for each core."""
-        return cores * min(max(self.size // (cores * _EACH_BYTES), 1), _EACH)
+    def count(self, cores: int, rows: int = 0) -> int:
+        """How many tasks read them, if so many rows are known of: as many for each core."""
+        wanted = max(self.size // _EACH_BYTES, rows // _EACH_ROWS) // cores
+        return cores * min(max(wanted, 1), _EACH)
 
     def tasks(self, cores: int) -> list[list[Unit]]:
         """Units of work, dealt to tasks: each has a stretch of files next to each other."""
