@@ -24,6 +24,8 @@ __all__ = ["agree", "bench", "take_turns", "told"]
 
 _LONG = 60
 """Seconds: what takes longer is timed once."""
+_WARM = 10
+"""Seconds that each has run before anything is timed: so long Java compiles what it runs, on cores that work needs."""
 
 
 @contextmanager
@@ -56,20 +58,28 @@ def take_turns(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """The best time of each, of so many in a row; and what the largest Python worker took by then, in MB.
 
-    All have run once before anything is timed, and each runs once more before its turn: what ran before it leaves
-    traces, of memory and of workers that have stopped. What takes long is timed once.
+    All have run for a while before anything is timed, and each runs once more before its turn, watched: what ran before
+    it leaves traces, of memory and of workers that have stopped. What takes long is timed once.
     """
     best, memory = {}, {}
+    with console.status("warming up"):
+        first = {name: _warmed(build) for name, build in jobs.items()}
     with console.status("timing"):
-        first = {name: _seconds(build) for name, build in jobs.items()}
         for name, build in jobs.items():
-            long = first[name] > _LONG
             with WorkerMemory() as watched:
-                if not long:
-                    _seconds(build)
-                best[name] = min(_seconds(build) for _ in range(1 if long else times))
+                took = _seconds(build)
+            best[name] = took if first[name] > _LONG else min(_seconds(build) for _ in range(times))
             memory[name] = round(watched.peak / 1e6)
     return best, memory
+
+
+def _warmed(build: Callable[[], Any]) -> float:
+    """How long it takes the first time; it runs for a while."""
+    until = time.perf_counter() + _WARM
+    first = _seconds(build)
+    while time.perf_counter() < until:
+        _seconds(build)
+    return first
 
 
 def told(

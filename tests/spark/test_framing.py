@@ -206,7 +206,7 @@ def test_parts_that_overlap_in_spite_of_all() -> None:
     seen = apply_local(plan, plan.asked(None), readings(7))
     for certain in (True, False):
         task = FrameTask(seen.layout, 1, certain)
-        batches = [batch for _ in range(2) for batch in task.made([(0, seen.rows)])]
+        batches = [batch for _ in range(2) for batch in task.made([(0, seen.rows, False)])]
         if certain:
             with pytest.raises(RuntimeError, match="Rows are not as the statistics of their row groups say"):
                 list(task.join(batches))
@@ -323,7 +323,9 @@ def test_tasks_send_what_they_have_many_times(monkeypatch: pytest.MonkeyPatch, s
     for number in range(4):
         monkeypatch.setattr(frametask, "_task", lambda number=number: number)
         rows_of = seen.rows.slice(number * ROWS // 4, ROWS // 4)
-        for batch_of in FrameTask(seen.layout, shards, few=few, tasks=4).made([(0, rows_of)], earliest=number == 0):
+        for batch_of in FrameTask(seen.layout, shards, few=few, tasks=4).made(
+            [(0, rows_of, False)], earliest=number == 0
+        ):
             sent[batch_of.column(0)[0].as_py()].append(batch_of)
     with_found = [sum(batch_of.column(2)[0].is_valid for batch_of in some) for some in sent]
     assert not few or max(with_found) - min(with_found) <= 1 or sum(with_found) < shards

@@ -29,8 +29,8 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     """Which rows go together: a key goes on with the part that it has, and begins another where time goes back.
 
     The group of each row, and of each group its part, how many rows it has, and its first row; the keys of new parts;
-    parts in which an `at` of an earlier page comes again; whether one comes again within this page; and how often time
-    went back.
+    parts in which an `at` of an earlier page comes again; whether one comes again within this page; how often time
+    went back; and whether rows of several groups are mixed.
     """
     rows = len(owners)
     # of half the size they stay in a core's caches
@@ -40,7 +40,7 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
     slots, begun, tied = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int64)
     sizes, firsts = np.empty(rows, np.int64), np.empty(rows, np.int64)
     count, new, across = 0, 0, 0
-    ties, backward = False, 0
+    ties, backward, mixed, before = False, 0, False, 0
     for i in range(rows):
         k, t = owners[i], at[i]
         p, g = part[k], group[k]
@@ -63,21 +63,20 @@ def _dealt(owners: Any, at: Any, part: Any, last: Any, known: Any) -> Any:
         last[k] = t
         found[i] = g
         sizes[g] += 1
-    return found, slots[:count], sizes[:count], firsts[:count], begun[:new], tied[:across], ties, backward
+        mixed |= g < before
+        before = g
+    return found, slots[:count], sizes[:count], firsts[:count], begun[:new], tied[:across], ties, backward, mixed
 
 
 @compiled
-def _placed(groups: Any, sizes: Any, at: Any) -> Any:
-    """Rows by their groups, as they stand, with their `at`; and where each group begins."""
-    offsets = np.zeros(len(sizes) + 1, np.int64)
-    for g in range(len(sizes)):
-        offsets[g + 1] = offsets[g] + sizes[g]
+def _placed(groups: Any, offsets: Any, at: Any) -> Any:
+    """Rows by their groups, each of which begins at its offset, as they stand; and their `at`."""
     to, order, times = offsets[:-1].copy(), np.empty(len(at), np.int32), np.empty_like(at)
     for i in range(len(at)):
         place = to[groups[i]]
         order[place], times[place] = i, at[i]
         to[groups[i]] = place + 1
-    return order, times, offsets
+    return order, times
 
 
 class Framer:
@@ -137,7 +136,9 @@ class Framer:
         self._part = np.append(self._part, np.full(more, -1))
         self._last = np.append(self._last, np.zeros(more, self._progress.dtype))
         before = len(self._part) - more
-        groups, mine, sizes, firsts, begun, tied, ties, backward = _dealt(owners, at, self._part, self._last, len(self))
+        groups, mine, sizes, firsts, begun, tied, ties, backward, mixed = _dealt(
+            owners, at, self._part, self._last, len(self)
+        )
         self.backward += int(backward)
         self._begin(begun)
         if self._earliest and more:
@@ -154,14 +155,16 @@ class Framer:
             self._take_mixed(rows, at, groups, mine)
             self._seen[mine] += sizes
             return
-        order, times, offsets = _placed(groups, sizes, at)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        order, times = _placed(groups, offsets, at) if mixed else (np.arange(len(at), dtype=np.int32), at)
         if ties:
             others = rows.drop_columns([name for name in rows.column_names if name == "at" or name[0] in "ks"])
             order = settled_ties(order, groups, at, others)
         starts, ends = offsets[:-1], offsets[1:]
         self._last_at[mine] = times[ends - 1]
         rows = rows.drop_columns([name for name in rows.column_names if name[0] in "kbs"])
-        self._pass(rows, order, self._reader.sorted(rows, order), times, mine, starts, ends)
+        read = self._reader.sorted(rows, order) if mixed or ties else self._reader.standing(rows)
+        self._pass(rows, order, read, times, mine, starts, ends)
 
     def _take_mixed(self, rows: pa.Table, at: Array, groups: Array, slots: Array) -> None:
         """Let rows through the operator as they stand: each goes on with what its part has under way."""

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from panewise.kernel import segmenting as sg
+from panewise.kernel.compiled import compiled
 from panewise.kernel.framing import RunFraming
 from panewise.kernel.page import NULL, Array, Page, truths
 from panewise.spec.frames import HysteresisFrames, ThresholdFrames
 
 __all__ = ["hysteresis", "threshold"]
+
+
+@compiled
+def _named(conditions: Any, code: Any) -> Any:
+    """The code of each; numpy's own look-up takes several times as long."""
+    found = np.empty(len(conditions), np.uint8)
+    for i in range(len(conditions)):
+        found[i] = code[conditions[i]]
+    return found
 
 
 def threshold(scheme: ThresholdFrames) -> RunFraming:
@@ -18,7 +30,7 @@ def threshold(scheme: ThresholdFrames) -> RunFraming:
     code = np.array([sg.OUT, sg.MEMBER, unknown], np.uint8)
 
     def read(page: Page) -> tuple[Array, Array]:
-        return code[page.conditions[0]], page.values
+        return _named(page.conditions[0], code), page.values
 
     return RunFraming(read, gaps=scheme.gaps)
 

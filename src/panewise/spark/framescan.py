@@ -176,17 +176,21 @@ class FrameScan:
         assert self.spans is not None
         return replace(self, groups=tuple(self.groups[i] for i in order.tolist()), spans=self.spans[order])
 
-    def tables(self, work: Work) -> Iterator[tuple[int, pa.Table]]:
-        """What the operator sees of the rows, and a number that changes where they may not follow."""
+    def tables(self, work: Work) -> Iterator[tuple[int, pa.Table, bool]]:
+        """What the operator sees of the rows, with a number that changes where they may not follow.
+
+        And whether the last instant has no more rows in what comes next.
+        """
         read = self.rows.read_groups(work.groups, *([] if work.spans is None else [_WHOLE]))
         for i, (number, tables) in enumerate(zip(work.numbers, read, strict=True)):
-            for table in tables if work.spans is None else self._in_order(tables, work, i):
+            unsure = ((table, False) for table in tables)
+            for table, over in unsure if work.spans is None else self._in_order(tables, work, i):
                 found = apply_local(self.layout.plan, self.layout.agg, table).rows
                 if found.column("at").null_count:
                     found = found.filter(pc.is_valid(found.column("at")))
-                yield number, found
+                yield number, found, over
 
-    def _in_order(self, tables: Iterator[pa.Table], work: Work, i: int) -> Iterator[pa.Table]:
+    def _in_order(self, tables: Iterator[pa.Table], work: Work, i: int) -> Iterator[tuple[pa.Table, bool]]:
         """The rows of a group that a task is to read, by `at`, as they stand where that is the same."""
         whole = pa.concat_tables([*tables])
         if whole.column(self.at).null_count:
@@ -204,8 +208,12 @@ class FrameScan:
             )
         first = 0 if work.since is None else int(np.searchsorted(at, work.since))
         last = len(at) if work.until is None else int(np.searchsorted(at, work.until))
-        for begin in range(first, last, _PIECE):
-            yield whole.slice(begin, min(_PIECE, last - begin))
+        # only the last instant of all may go on in the next group
+        goes_on = i + 1 < len(work.spans) and last and work.spans[i + 1, 0] == at[last - 1]
+        while first < last:
+            end = int(np.searchsorted(at[:last], at[min(first + _PIECE, last) - 1], "right"))
+            yield whole.slice(first, end - first), end < last or not goes_on
+            first = end
 
     def _numbers(self, at: pa.Array) -> Array:
         return self.layout.progress.numbers(aligned(at, self.layout.at_type))

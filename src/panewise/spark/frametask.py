@@ -6,18 +6,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
 from panewise.kernel.bundle import dump, load
+from panewise.kernel.compiled import compiled
 from panewise.kernel.framer import Framer
 from panewise.kernel.intime import InTime
 from panewise.kernel.joiner import Joiner
 from panewise.kernel.keys import grouped, hashed
 from panewise.kernel.operator import Segments
-from panewise.kernel.page import Array, in_one
+from panewise.kernel.page import in_one
 from panewise.kernel.parts import Parts, found_in
 from panewise.kernel.progress import Progress
 from panewise.kernel.sequence import Layout
@@ -43,6 +45,8 @@ _SENT = 1 << 16
 _BACKWARD = 32
 """Where time goes back more often than once in so many rows, rows are in no order, and a pass over sorted ones is
 cheaper."""
+Piece = tuple[object, pa.Table, bool]
+"""Rows, where they are from, and whether the last instant has no more of them in what comes next."""
 Sent = tuple[int, bytes | None, bytes | None]
 """A shard, its parts without what is found, and that; neither, where rows are in no order."""
 Dumped = tuple[int, pa.Buffer | None, pa.Buffer | None]
@@ -67,7 +71,7 @@ class FrameTask:
         """Rows as Spark has them, with their `source`, as parts."""
         return self.made(_by_source(batches))
 
-    def made(self, tables: Iterable[tuple[object, pa.Table]], earliest: bool = False) -> Iterator[pa.RecordBatch]:
+    def made(self, tables: Iterable[Piece], earliest: bool = False) -> Iterator[pa.RecordBatch]:
         """Rows of sources as parts."""
         pages = _pages(tables, self.layout.progress)
         for shard, parts, found in self._framed(Framer(self.layout, earliest), pages):
@@ -133,7 +137,7 @@ class FrameTask:
 
     def _passed(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         one = InTime(self.layout)
-        for cut, page in _pages(((0, table) for table in tables), self.layout.progress):
+        for cut, page in _pages(((0, table, False) for table in tables), self.layout.progress):
             if not cut:
                 one.take(page.combine_chunks())
                 yield from self._sent(one.found())
@@ -210,7 +214,7 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(held).combine_chunks()
 
 
-def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.Table]]:
+def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
     """Rows, and where they are from."""
     for batch in batches:
         sources = batch.column("source").to_numpy()
@@ -218,13 +222,13 @@ def _by_source(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[object, pa.T
         edges = np.concatenate([[0], np.flatnonzero(np.diff(sources)) + 1, [len(batch)]])
         for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
             if first < last:
-                yield sources[first], rows.slice(first, last - first)
+                yield sources[first], rows.slice(first, last - first), False
 
 
-def _pages(tables: Iterable[tuple[object, pa.Table]], progress: Progress) -> Iterator[tuple[bool, pa.Table]]:
+def _pages(tables: Iterable[Piece], progress: Progress) -> Iterator[tuple[bool, pa.Table]]:
     """Rows, and before those of another source a word of it; an `at` that comes several times is in one page."""
     before, held, count, wanted = None, list[pa.Table](), 0, _ROWS
-    for source, table in tables:
+    for source, table, over in tables:
         if source != before:
             if held:
                 yield False, pa.concat_tables(held)
@@ -234,25 +238,31 @@ def _pages(tables: Iterable[tuple[object, pa.Table]], progress: Progress) -> Ite
         held.append(table)
         count += len(table)
         if count >= wanted:
-            whole = pa.concat_tables(held).combine_chunks()
-            end = _before_last(progress.numbers(in_one(whole.column("at"))))
+            whole = pa.concat_tables(held)
+            end = count
+            if not over:
+                whole = whole.combine_chunks()
+                end = int(_before_last(progress.numbers(in_one(whole.column("at")))))
             if end:
                 yield False, whole.slice(0, end)
-            held, count = [whole.slice(end)], count - end
+            held, count = [whole.slice(end)] if end < count else [], count - end
             # an `at` of very many rows is not looked through again for each few more
             wanted = _ROWS if end else 2 * count
     if held:
         yield False, pa.concat_tables(held)
 
 
-def _before_last(at: Array) -> int:
+@compiled
+def _before_last(at: Any) -> Any:
     """How many come before those that are the last.
 
     >>> _before_last(np.array([1, 2, 2])), _before_last(np.array([2, 2]))
     (1, 0)
     """
-    other = np.flatnonzero(at != at[-1])
-    return int(other[-1]) + 1 if len(other) else 0
+    end = len(at) - 1
+    while end and at[end - 1] == at[-1]:
+        end -= 1
+    return end
 
 
 def _task() -> int:

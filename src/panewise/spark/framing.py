@@ -147,7 +147,7 @@ def _dealt_files(
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            yield from task.deal(number, (rows for _, rows in scan.tables(work[number])))
+            yield from task.deal(number, (rows for _, rows, _ in scan.tables(work[number])))
 
     pages = _by_shard(spark.range(0, len(work), 1, len(work)).mapInArrow(read, _PAGES), shards)
     ordered = pages.sortWithinPartitions("shard", "page")
@@ -188,7 +188,7 @@ def _read_again(scan: FrameScan, work: list[Work], unjoined: DataFrame, names: l
         mine = work[wanted.column("task")[0].as_py()]
         every = not names or any(wanted.column(EVERY).to_pylist())
         known = [in_one(wanted.column(key)) for key in names]
-        for _, table in scan.tables(mine):
+        for _, table, _ in scan.tables(mine):
             if not every:
                 keys = [in_one(table.column(key)).cast(kind.type) for key, kind in zip(names, known, strict=True)]
                 table = table.filter(pa.array(slots_of(known, keys, len(wanted), len(table)) < len(wanted)))

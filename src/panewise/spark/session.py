@@ -28,6 +28,9 @@ SETTINGS = {
     # streams keep their state there: Spark's other store has no place for it
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.ui.showConsoleProgress": "false",
+    # by default workers give memory back to the system as soon as a few MB are free, and ask for it again
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",
 }
 """What differs from Spark's defaults."""
 
