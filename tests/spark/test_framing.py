@@ -7,6 +7,7 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -225,7 +226,7 @@ def test_a_task_holds_few_keys_and_rows_at_a_time(monkeypatch: pytest.MonkeyPatc
     plan = pw.threshold_frames("v > 0").by("k").at("t")
     seen = apply_local(plan, plan.asked(None), table)
     task = FrameTask(seen.layout, 3, certain=True)
-    pieces = [(0, seen.rows.slice(first, 50)) for first in range(0, count, 50)]
+    pieces = [(0, seen.rows.slice(first, 50), False) for first in range(0, count, 50)]
     made = sorted(task.made(pieces, earliest=True), key=lambda batch: batch.column(0)[0].as_py())
     assert len(made) > 3
     found = [(row["k0"], row["id"], row["rows"]) for batch in task.join(made) for row in batch.to_pylist()]
@@ -258,7 +259,13 @@ def test_work_is_dealt_once(data: st.DataObject) -> None:
         plan = pw.threshold_frames("v > 0").at("t")
         seen = apply_local(plan, plan.asked(None), schema.empty_table())
         scan = scan_of_files(Parquet(tuple(paths), schema), seen.layout, seen.rows.schema)
-        tasks = [[row for _, t in scan.tables(work) for row in t.column("at").to_pylist()] for work in scan.work(cores)]
+        with mock.patch.object(framescan, "_PIECE", data.draw(st.integers(1, 4))):
+            read = [[(t.column("at").to_pylist(), over) for _, t, over in scan.tables(w)] for w in scan.work(cores)]
+    tasks = [[row for ats, _ in some for row in ats] for some in read]
+    for some in read:
+        present = [(ats, over) for ats, over in some if ats]
+        assert not any(over and ats[-1] == next_ats[0] for (ats, over), (next_ats, _) in itertools.pairwise(present))
+        assert not scan.ordered or not present or present[-1][1]
     assert sorted(itertools.chain(*tasks)) == sorted(itertools.chain(*groups))
     if scan.ordered:
         assert list(itertools.chain(*tasks)) == sorted(itertools.chain(*groups))
