@@ -26,8 +26,9 @@ from timing import bench, told
 
 import panewise as pw
 from panewise.data import traffic
+from panewise.spark.processor import Processor
 from panewise.spark.report import STAGED
-from panewise.spark.shard import ShardProcessor
+from panewise.spark.shard import ShardRunner
 from panewise.spark.source import Dealt, apply
 from panewise.spark.stream import packed
 from panewise.spec.emit import FINAL
@@ -79,7 +80,7 @@ def ways(shards: int) -> dict[str, Callable[[DataFrame], DataFrame]]:
         "to Python": lambda df: applied(df).df.mapInArrow(_dropped, "nothing int"),
         "packed": pages,
         "shuffled, given to a stateful stage": lambda df: staged(df, Nothing()),
-        "frames, and their state": lambda df: staged(df, ShardProcessor(applied(df).layout, shards, False, False)),
+        "frames, and their state": lambda df: staged(df, Processor(ShardRunner(applied(df).layout, shards, False))),
         "segments, unpacked": lambda df: PLAN.segments(df, shards=shards),
     }
 

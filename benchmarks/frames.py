@@ -43,7 +43,7 @@ STARTS = {
 Job = Callable[[], DataFrame | pa.Table]
 MANY = 100_000
 """Of more sensors, Spark's applyInPandas gets one of `PART`: it takes a millisecond or so for each."""
-PART = 20
+PART = 100
 SCHEMA = pa.schema([("sensor", pa.int32()), ("start", pa.int64()), ("end", pa.int64()), ("rows", pa.int64())])
 
 

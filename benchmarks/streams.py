@@ -1,9 +1,9 @@
 """Threshold frames in a stream against what one would write by hand, in one session, on the same files.
 
-All read files of traffic reports, micro-batch by micro-batch (availableNow, one file each), and write every stretch of
-at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those written by hand, of
-which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows (`--by-hand`): their
-rate is what counts.
+All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or five), and write every
+stretch of at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those written
+by hand, of which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows
+(`--by-hand`): their rate is what counts.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PLAN = pw.threshold_frames(f"speed <= {SPEED}", min_rows=LEAST).by("sensor").at(
 FILES = 10
 
 
-def _stream(spark: SparkSession, folder: Path, files: int) -> DataFrame:
+def _stream(spark: SparkSession, folder: Path, files: int, at_a_time: int) -> DataFrame:
     names = "{" + ",".join(sorted(path.name for path in folder.glob("*.parquet"))[:files]) + "}"
     schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder / names))
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", at_a_time).parquet(str(folder / names))
 
 
 def _run(found: DataFrame, out: Path) -> tuple[float, int]:
@@ -66,12 +66,55 @@ def _same(spark: SparkSession, ours: Path, theirs: Path) -> bool:
     return a.count() > 0 and a.exceptAll(b).isEmpty() and b.exceptAll(a).isEmpty()
 
 
+def _rows(
+    spark: SparkSession, folder: Path, given: argparse.Namespace, sensors: int, files: int, at_a_time: int,
+    console: Console,
+) -> list[tuple[str, ...]]:  # fmt: skip
+    """What each took, of so many sensors, in micro-batches of so many files; those by hand are given some files."""
+    data, part = folder / f"traffic-{sensors}", given.rows // FILES
+    if not data.exists():
+        with console.status(f"generating {given.rows:,} rows of {sensors:,} sensors"):
+            traffic.write(str(data), given.rows, sensors=sensors, files=FILES)
+    ours, theirs = folder / "ours", {name: folder / name for name in BY_HAND}
+
+    def run(name: str, count: int) -> tuple[float, int]:
+        stream = _stream(spark, data, count, at_a_time)
+        return _run(
+            BY_HAND[name](stream, SPEED, LEAST) if name else _ours(stream, given.shards), theirs.get(name, ours)
+        )
+
+    with console.status(f"{sensors:,} sensors: warming up, comparing results"):
+        few = max(2, at_a_time)
+        run("", few)
+        for name in BY_HAND:
+            run(name, min(few, files))
+            if files >= few and not _same(spark, ours, theirs[name]):
+                raise SystemExit(f"{name} does not find the same segments.")
+        with WorkerMemory() as memory:
+            _, state = run("", FILES)
+    best, others = float("inf"), dict.fromkeys(BY_HAND, float("inf"))
+    with console.status(f"{sensors:,} sensors: timing"):
+        for i in range(given.times):
+            best = min(best, run("", FILES)[0])
+            for name in BY_HAND if i < given.times_by_hand else ():
+                others[name] = min(others[name], run(name, files)[0])
+    rate, who = given.rows / best, f"{sensors:,}"
+    size, each = f"{memory.peak / 1e6:,.0f}", f"{state / sensors:,.0f}"
+    found = [(who, "panewise", f"{given.rows:,}", f"{best:.1f}", f"{rate:,.0f}", "", each, size)]
+    for name, took in others.items():
+        base = files * part / took
+        ratio = f"panewise is {rate / base:.1f} times as fast"
+        found.append((who, name, f"{files * part:,}", f"{took:.1f}", f"{base:,.0f}", ratio, "", ""))
+    return found
+
+
 def main() -> int:
     """Run it and print the table."""
     options = argparse.ArgumentParser()
     options.add_argument("--rows", type=int, default=20_000_000)
     options.add_argument("--sensors", type=int, nargs="+", default=[600, 100_000])
     options.add_argument("--by-hand", type=int, nargs="+", default=[10, 2], help="files for the others, of ten")
+    options.add_argument("--at-a-time", type=int, nargs="+", default=[1, 5], help="files of a micro-batch, of ten")
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--times-by-hand", type=int, default=3)
     options.add_argument("--shards", type=int, default=16)
@@ -85,39 +128,17 @@ def main() -> int:
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "6g", "spark.sql.shuffle.partitions": "2"}
     spark = pw.session("local[2]", **settings)
     spark.sparkContext.setLogLevel("ERROR")
-    found = []
     try:
-        for sensors, files in zip(given.sensors, given.by_hand, strict=True):
-            data = folder / f"traffic-{sensors}"
-            with console.status(f"generating {given.rows:,} rows of {sensors:,} sensors"):
-                traffic.write(str(data), given.rows, sensors=sensors, files=FILES)
-            ours, theirs = folder / "ours", {name: folder / name for name in BY_HAND}
-            part = given.rows // FILES
-            with console.status(f"{sensors:,} sensors: warming up, comparing results"):
-                _run(_ours(_stream(spark, data, 2), given.shards), ours)
-                for name, by_hand in BY_HAND.items():
-                    _run(by_hand(_stream(spark, data, min(2, files)), SPEED, LEAST), theirs[name])
-                    if files >= 2 and not _same(spark, ours, theirs[name]):
-                        console.print(f"{name} does not find the same segments.")
-                        return 1
-            best, others, state = float("inf"), dict.fromkeys(BY_HAND, float("inf")), 0
-            with WorkerMemory() as memory, console.status(f"{sensors:,} sensors: timing"):
-                for i in range(given.times):
-                    seconds, state = _run(_ours(_stream(spark, data, FILES), given.shards), ours)
-                    best = min(best, seconds)
-                    for name, by_hand in BY_HAND.items() if i < given.times_by_hand else ():
-                        took, _ = _run(by_hand(_stream(spark, data, files), SPEED, LEAST), theirs[name])
-                        others[name] = min(others[name], took)
-            rate, who = given.rows / best, f"{sensors:,}"
-            size, each = f"{memory.peak / 1e6:,.0f}", f"{state / sensors:,.0f}"
-            found.append((who, "panewise", f"{given.rows:,}", f"{best:.1f}", f"{rate:,.0f}", "", each, size))
-            for name, took in others.items():
-                base = files * part / took
-                ratio = f"panewise is {rate / base:.1f} times as fast"
-                found.append((who, name, f"{files * part:,}", f"{took:.1f}", f"{base:,.0f}", ratio, "", ""))
-        title = f"Streams: threshold, at least 6 rows, {FILES} micro-batches of {given.rows / FILES:,.0f} rows"
-        columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
-        told(console, title, columns, found, given.note)
+        for at_a_time in given.at_a_time:
+            found = [
+                row
+                for sensors, files in zip(given.sensors, given.by_hand, strict=True)
+                for row in _rows(spark, folder, given, sensors, max(files, at_a_time), at_a_time, console)
+            ]
+            batches = -(-FILES // at_a_time)
+            title = f"Streams: threshold, at least 6 rows, {batches} micro-batches of {given.rows // batches:,} rows"
+            columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
+            told(console, title, columns, found, given.note)
     finally:
         spark.stop()
         shutil.rmtree(folder)

@@ -20,7 +20,8 @@ from panewise.kernel.pack import Packer
 from panewise.kernel.windowshard import new_shard
 from panewise.local.stream import LocalStream, with_control
 from panewise.plots.accuracy import draw_accuracy
-from panewise.spark.shard import ShardProcessor
+from panewise.spark.processor import Processor
+from panewise.spark.shard import ShardRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -132,9 +133,9 @@ def test_a_clock_that_is_given_is_the_only_one(clocked: bool) -> None:
     elements, kept = stream.read(pa.table({"t": [1, 2], "v": [1, 1]})), Kept()
     assert stream._layout is not None
     packer = Packer(stream._layout, 1)
-    processor = ShardProcessor(stream._layout, 1, watermark=False, clocked=clocked)
+    processor = Processor(ShardRunner(stream._layout, 1, watermark=False, clocked=clocked))
     processor.init(kept)  # type: ignore[arg-type]  # all that it uses
-    processor._run(0, [page for _, page in packer.run(elements.to_batches())], None)
+    processor._run((0,), [page for _, page in packer.run(elements.to_batches())], None)
     asked = with_control(elements.slice(0, 0), None, 10, False, stream._asked({}))
     pages = [page for _, page in Packer(stream._layout, 1).run(asked.to_batches())]
     found = new_shard(stream._layout, 1, kept.state).batch(pages).segments

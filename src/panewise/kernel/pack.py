@@ -1,7 +1,8 @@
 """Pack: what a task reads of a stream becomes pages, one for each shard whose keys occur, and what it saw of progress.
 
 Elements come as batches under fixed names: `kind`, `shard`, keys k0, ..., `at`, then what orders and what is read
-(b, v, c, a), source columns s0, ..., and `row`, the row as it was, where late rows are wanted.
+(b, v, c, a), source columns s0, ..., and `row`, the row as it was, where late rows are wanted. Without a `kind` all of
+them are rows.
 """
 
 from __future__ import annotations
@@ -78,9 +79,11 @@ class Packer:
 
     def _deal(self, elements: pa.Table) -> Iterator[tuple[int, bytes]]:
         self._noticed = True
-        kinds = np.asarray(elements.column("kind").to_numpy())
-        elements = elements.drop_columns(["kind"])
-        if kinds.any():
+        kinds = None
+        if "kind" in elements.column_names:
+            kinds = np.asarray(elements.column("kind").to_numpy())
+            elements = elements.drop_columns(["kind"])
+        if kinds is not None and kinds.any():
             self._control(elements, kinds)
             named = np.flatnonzero(kinds == PROMISE_OF_KEY)
             if len(named):

@@ -27,9 +27,10 @@ from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
 from panewise.spark.control import describe
 from panewise.spark.elements import commands, ticks, with_clocks
-from panewise.spark.fill_shard import FillProcessor
+from panewise.spark.fill_shard import FillRunner
 from panewise.spark.filling import AppliedFilling, apply_filling
 from panewise.spark.lanes import PAGES, lanes, page_of
+from panewise.spark.processor import ChunkedProcessor
 from panewise.spark.report import STAGED, SUMS, Report
 from panewise.spark.source import Dealt, apply, named, shard_of
 from panewise.spark.stream import (
@@ -141,7 +142,7 @@ def _filled(
         for mark, each, side in zip(marks[1:], fills, sides, strict=True)
     )
     staged = union.groupBy("lane").transformWithStateInPandas(
-        FillProcessor(spec, marks, zones, names),
+        ChunkedProcessor(FillRunner(spec, marks, zones, names)),
         STAGED,
         "Append",
         "EventTime" if any(marks) else "None",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from panewise.kernel.bundle import dump
 from panewise.kernel.progress import Progress
@@ -16,77 +16,50 @@ from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.kernel.windowshard import new_shard
-from panewise.spark.lanes import shard_in
 from panewise.spark.report import staged
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ShardProcessor", "reached_by", "reported"]
-
-_MICROS = 1_000
+__all__ = ["ShardRunner", "reported"]
 
 
-class ShardProcessor(StatefulProcessor):
-    """Adapts `Shard` to Spark's stateful stage; its one state variable holds the shard's bytes."""
+@dataclass(frozen=True)
+class ShardRunner:
+    """Adapts `Shard` to Spark's stateful stage."""
 
-    def __init__(
-        self, layout: Layout, shards: int, watermark: bool, passes: bool = False, clocked: bool = False
-    ) -> None:
-        self._layout, self._shards, self._watermark, self._passes = layout, shards, watermark, passes
-        self._clocked = clocked
+    layout: Layout
+    shards: int
+    watermark: bool
+    passes: bool = False
+    clocked: bool = False
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called by Spark before anything else."""
-        self._handle = handle
-        self._state = handle.getValueState("shard", "state binary")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803  # Spark calls it so
-        """A micro-batch with pages for the shard."""
-        pages = [page for frame in rows for page in frame["page"]]
-        yield self._run(shard_in(key[0]), pages, timerValues)
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803  # Spark calls it so
-        """A micro-batch that only moves the watermark."""
-        yield self._run(shard_in(key[0]), [], timerValues)
-
-    def close(self) -> None:
-        """Nothing is held between micro-batches."""
-
-    def _run(self, number: int, pages: list[bytes], timers: Any) -> pd.DataFrame:
-        stored = self._state.get()
-        shard = new_shard(self._layout, self._shards, None if stored is None else bytes(stored[0]))
-        reached = reached_by(self._handle, timers) if self._watermark else None
+    def run(
+        self, number: int, stored: bytes | None, store: object, pages: list[bytes], reached: int | None
+    ) -> tuple[bytes, pd.DataFrame]:
+        """The state after a micro-batch, and what came of it."""
+        shard = new_shard(self.layout, self.shards, stored)
+        until = None if reached is None else np.int64(reached)
         # a clock that was given need not be near the time
-        outcome = shard.batch(pages, reached, -1 if self._clocked else time.time_ns() // 1_000)
+        outcome = shard.batch(pages, until, -1 if self.clocked else time.time_ns() // 1_000)
         state = shard.state()
-        self._state.update((state,))
         tables = {}
         if outcome.segments is not None:
             tables["segments"] = outcome.segments
         if outcome.late is not None:
             tables["late"] = outcome.late
-        progress = self._layout.progress
+        progress = self.layout.progress
         facts = reported(progress, shard.punctuator, number, outcome.counts, shard.totals, len(state), shard.behind)
         if shard.prodding is not None:
             facts |= shard.prodding.figures(outcome.answered)
-        if self._passes:
+        if self.passes:
             passed = shard.passed_on(number)
-            if self._layout.prods is not None and self._layout.prods.passes:
+            if self.layout.prods is not None and self.layout.prods.passes:
                 # they went to every shard, and one of them passes them on
                 asked = None if outcome.asked is None or number else dump({ASKED: outcome.asked.combine_chunks()}, {})
                 passed = passed.append_column(ASKED, pa.array([asked], pa.binary()))
             tables[PUNCTUATION] = passed
-        return staged(tables, facts)
-
-
-def reached_by(handle: StatefulProcessorHandle, timers: Any) -> Any:
-    """How far Spark's watermark has come; and Spark is asked to call again when it moves on."""
-    millis = timers.getCurrentWatermarkInMs()
-    for registered in list(handle.listTimers()):
-        handle.deleteTimer(registered)
-    handle.registerTimer(max(millis, 0) + 1)
-    return np.int64(millis * _MICROS) if millis > 0 else None
+        return state, staged(tables, facts)
 
 
 def reported(

@@ -27,9 +27,10 @@ from panewise.spark.control import describe
 from panewise.spark.elements import asking, commands, with_clocks
 from panewise.spark.follow import bounded, follow_of, followed, passed_type
 from panewise.spark.lanes import PAGES, lanes, page_of
+from panewise.spark.processor import Processor
 from panewise.spark.report import STAGED, Report
 from panewise.spark.session import ROCKSDB
-from panewise.spark.shard import ShardProcessor
+from panewise.spark.shard import ShardRunner
 from panewise.spark.source import Dealt, apply
 from panewise.spark.worker import settle
 from panewise.spec.aggregates import Aggregates
@@ -40,7 +41,7 @@ from panewise.spec.frames import RowWindows
 from panewise.spec.job import MAX_SHARDS
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods, first_of, later_of, on_grid
-from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
+from panewise.spec.punctuate import InBand, Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -198,12 +199,16 @@ def _segments(
         elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema, keys=plan.keys))
         types = {field.name: field.dataType.simpleString() for field in applied.keys}
         describe(control, types, applied.df.schema["at"].dataType.simpleString(), prods is not None)
+    marked = isinstance(plan.punctuation, InBand | Passed) or (prods is not None and prods.in_band is not None)
+    if elements is applied.df and not marked:
+        # all of them are rows: what says so need not go to Python with each
+        elements = elements.drop("kind", "clock")
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
         packed(elements, layout, count)
         .groupBy("lane")
         .transformWithStateInPandas(
-            ShardProcessor(layout, count, watermark, passes, clocked or clock is not None),
+            Processor(ShardRunner(layout, count, watermark, passes, clocked or clock is not None)),
             STAGED,
             "Append",
             "EventTime" if watermark else "None",
