@@ -48,6 +48,9 @@ def _measured(
 @contextmanager
 def _on(cores: int) -> Iterator[None]:
     """Let Spark and its workers have so many cores: it has threads beside those of its tasks."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
     every = sorted(os.sched_getaffinity(0))
     _pin(every[:cores])
     try:
@@ -58,9 +61,10 @@ def _on(cores: int) -> Iterator[None]:
 
 def _pin(cores: list[int]) -> None:
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
-        for thread in process.threads():
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(thread.id, cores)
+        with suppress(psutil.NoSuchProcess):
+            for thread in process.threads():
+                with suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread.id, cores)
 
 
 def main() -> int:

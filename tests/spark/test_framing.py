@@ -160,6 +160,8 @@ def test_rows_of_sparse_keys_are_dealt(
     ("keys", "tasks", "sparse"),
     [
         (np.arange(100_000) % 100, 2, False),
+        # one key has half of the rows
+        (np.arange(100_000) % 2 * np.arange(100_000), 2, False),
         (np.arange(100_000) % 400, 2, False),
         (np.arange(100_000) % 1_000, 2, True),
         (np.arange(100_000) % 400, 8, True),
@@ -179,7 +181,8 @@ def test_sparse_keys_are_known(
     for i, (stored, by) in enumerate([(table, ["a"]), (text, ["a"]), (text, ["b", "a"])]):
         folder = tmp_path / str(i)
         folder.mkdir()
-        pq.write_table(stored, folder / "a.parquet", row_group_size=20_000)
+        # keys in turn differ as long as a group of rows is small
+        pq.write_table(stored, folder / "a.parquet", row_group_size=(20_000, 300, 5_000)[i])
         df, plan = spark.read.parquet(str(folder)), pw.threshold_frames("v > 0").by(*by).at("t")
         scan = frame_scan_of(df, apply(plan, plan.asked(None), df).layout)
         assert not isinstance(scan, str)

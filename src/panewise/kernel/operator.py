@@ -226,7 +226,8 @@ class SegmentOperator:
             page.at, codes, np.ascontiguousarray(values), groups, page.slots, self._whole, self._measured, inputs,
             state["ats"], state["numbers"], state["previous"], state["ff"], state["fi"], self._no_records(1),
         )  # fmt: skip
-        return _segments(*(array[:count] for array in records))
+        # there was room for every row, and what is found is kept
+        return _segments(*(array[:count].copy() for array in records))
 
     def on_page(self, page: Page) -> Segments:
         """Take the next rows of some keys and give the segments that became certain."""

@@ -149,4 +149,4 @@ class Packer:
         for first, last in pairwise(edges):
             begin, end = int(offsets[first]), int(offsets[last])
             page = {"keys": table.slice(first, last - first), what: ordered.slice(begin, end - begin)}
-            yield int(shards[first]), dump(page, self._label)
+            yield int(shards[first]), dump(page, self._label, compressed=True)

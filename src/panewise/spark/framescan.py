@@ -47,6 +47,9 @@ _FEW, _SOME = 64, 512
 _SAMPLE = 1 << 20
 """Of how many rows keys are counted."""
 
+_LARGEST = 16
+"""A key that has more than this part of all rows is not dealt with others."""
+
 _PIECE = 1 << 18
 """How many rows are looked at at a time: what is done with them stays in the caches of a core."""
 
@@ -156,12 +159,23 @@ class FrameScan:
         most = self.count / (tasks * (_FEW if self.always_joins else _SOME))
         if not self.key_names or most >= self.keys:
             return False
-        group, size = self.groups[len(self.groups) // 2], min(int(2 * most) + 1, _SAMPLE)
+        seen = self._keys_of(min(int(2 * most) + 1, _SAMPLE))
+        found, firsts = codes([in_one(column) for column in seen.columns], len(seen))
+        # a shard has all rows of a key
+        skewed = np.bincount(found).max(initial=0) * _LARGEST > len(seen)
+        return bool(len(firsts) > -most * expm1(-len(seen) / most)) and not skewed
+
+    def _keys_of(self, count: int) -> pa.Table:
+        """The keys of so many rows, from the middle on."""
         schema = pa.schema([self.rows.schema.field(name) for name in self.key_names])
-        stored = replace(self.rows, schema=schema).read_groups([(group.path, group.number)], size)
-        seen = next(chain.from_iterable(stored))
-        found = len(codes([in_one(column) for column in seen.columns], len(seen))[1])
-        return bool(found > -most * expm1(-len(seen) / most))
+        groups = [(group.path, group.number) for group in self.groups[len(self.groups) // 2 :]]
+        held, rows = list[pa.Table](), 0
+        for some in chain.from_iterable(replace(self.rows, schema=schema).read_groups(groups, count)):
+            held.append(some)
+            rows += len(some)
+            if rows >= count:
+                break
+        return pa.concat_tables(held).slice(0, count).combine_chunks()
 
     def in_time(self) -> FrameScan:
         """The same, by time if that puts all rows in order; else the files by their beginnings."""

@@ -48,8 +48,8 @@ _PARTS = T.StructType([T.StructField(n, T.BinaryType() if i else T.IntegerType()
 _PAGES = T.StructType(
     [T.StructField(n, kind) for n, kind in zip(DEALT, (T.IntegerType(), T.LongType(), T.BinaryType()), strict=True)]
 )
-_DEALT_ROWS = 1 << 22
-"""How many rows a shard has, more or less, where rows are dealt: their keys have their places side by side."""
+_DEALT_ROWS, _DEALT_BYTES = 1 << 22, 1 << 26
+"""How many rows, or bytes of files, a shard has, more or less, where rows are dealt: a task has all of one at once."""
 
 
 def one_pass(applied: Applied, rows: DataFrame, result: T.StructType) -> DataFrame:
@@ -142,7 +142,8 @@ def _dealt_files(
     applied: Applied, spark: SparkSession, scan: FrameScan, work: list[Work], result: T.StructType
 ) -> DataFrame:
     """The segments of rows that are dealt by key as the workers read them, in order of time as they are."""
-    shards = _shards(scan.count / _DEALT_ROWS, cores_of(spark), few=False)
+    wanted = max(scan.count / _DEALT_ROWS, scan.rows.size / _DEALT_BYTES)
+    shards = _shards(wanted, cores_of(spark), few=False)
     task = FrameTask(applied.layout, shards)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

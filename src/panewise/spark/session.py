@@ -73,6 +73,7 @@ def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
 _COSTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "rows take several times as long from Spark to Python",
     "spark.python.unix.domain.socket.enabled": "each micro-batch waits some 80 ms for its last bytes",
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "workers may spend a quarter of their time on asking for memory again",
 }
 """What it costs where a session lacks one of the settings."""
 _LOG = logging.getLogger("panewise")
