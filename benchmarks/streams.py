@@ -1,6 +1,6 @@
 """Threshold frames in a stream against what one would write by hand, in one session, on the same files.
 
-All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or five), and write every
+All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or all at once), and write every
 stretch of at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those written
 by hand, of which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows
 (`--by-hand`): their rate is what counts.
@@ -114,7 +114,7 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=20_000_000)
     options.add_argument("--sensors", type=int, nargs="+", default=[600, 100_000])
     options.add_argument("--by-hand", type=int, nargs="+", default=[10, 2], help="files for the others, of ten")
-    options.add_argument("--at-a-time", type=int, nargs="+", default=[1, 5], help="files of a micro-batch, of ten")
+    options.add_argument("--at-a-time", type=int, nargs="+", default=[1, 10], help="files of a micro-batch, of ten")
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--times-by-hand", type=int, default=3)
     options.add_argument("--shards", type=int, default=16)
@@ -136,7 +136,7 @@ def main() -> int:
                 for row in _rows(spark, folder, given, sensors, max(files, at_a_time), at_a_time, console)
             ]
             batches = -(-FILES // at_a_time)
-            title = f"Streams: threshold, at least 6 rows, {batches} micro-batches of {given.rows // batches:,} rows"
+            title = f"Streams: threshold, at least 6 rows, {batches} micro-batch{'es' if batches > 1 else ''} of {given.rows // batches:,} rows"
             columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
             told(console, title, columns, found, given.note)
     finally:
