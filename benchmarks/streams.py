@@ -1,8 +1,8 @@
 """Threshold frames in a stream against what one would write by hand, in one session, on the same files.
 
-All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or all at once), and write every
-stretch of at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those written
-by hand, of which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows
+All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or all at once), and write
+every stretch of at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those
+written by hand, of which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows
 (`--by-hand`): their rate is what counts.
 """
 
@@ -136,7 +136,8 @@ def main() -> int:
                 for row in _rows(spark, folder, given, sensors, max(files, at_a_time), at_a_time, console)
             ]
             batches = -(-FILES // at_a_time)
-            title = f"Streams: threshold, at least 6 rows, {batches} micro-batch{'es' if batches > 1 else ''} of {given.rows // batches:,} rows"
+            each = f"{batches} micro-batch{'es' if batches > 1 else ''} of {given.rows // batches:,} rows"
+            title = f"Streams: threshold, at least 6 rows, {each}"
             columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
             told(console, title, columns, found, given.note)
     finally:
