@@ -21,22 +21,22 @@ Open = tuple[Any, Any, int]
 
 
 def _stretches(sensor: int, rows: Iterable[pd.DataFrame], state: Open, speed: float, least: int) -> tuple[Any, Open]:
-    """The stretches that end in these rows, and what is open; trusts that a sensor's reports come in order."""
+    """The stretches that end in these rows, and what is open; trusts that none comes in a later micro-batch."""
     start, last, count = state
-    found = []
-    for frame in rows:
-        ordered = frame.sort_values("ts")
-        times, slow, begin = ordered["ts"].array, ordered["speed"].to_numpy() <= speed, 0
-        for i in np.flatnonzero(np.diff(slow, prepend=count > 0)).tolist():
-            if slow[i]:
-                start, begin = times[i], i
-                continue
-            count += i - begin
-            if count >= least:
-                found.append((sensor, start, times[i - 1] if i else last, count))
-            count = 0
-        if len(slow) and slow[-1]:
-            last, count = times[-1], count + len(slow) - begin
+    found, frames = [], list(rows)
+    # Spark gives the rows of a key in several pieces, which need not be in order
+    ordered = (frames[0] if len(frames) == 1 else pd.concat(frames)).sort_values("ts")
+    times, slow, begin = ordered["ts"].array, ordered["speed"].to_numpy() <= speed, 0
+    for i in np.flatnonzero(np.diff(slow, prepend=count > 0)).tolist():
+        if slow[i]:
+            start, begin = times[i], i
+            continue
+        count += i - begin
+        if count >= least:
+            found.append((sensor, start, times[i - 1] if i else last, count))
+        count = 0
+    if len(slow) and slow[-1]:
+        last, count = times[-1], count + len(slow) - begin
     return found, (start, last, count)
 
 

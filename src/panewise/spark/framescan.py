@@ -1,8 +1,9 @@
 """The scan lane of frames: where rows are nothing but Parquet files, Python workers read and frame them.
 
 Row groups are dealt to tasks. Where their statistics say that each begins when the one before has ended, a task has the
-rows of a stretch of time, all in order: no key can have rows in it that another task should have seen. What is not
-certain to mean the same on Arrow as in Spark takes the general path, and `explain` says why.
+rows of a stretch of time, all in order: no key can have rows in it that another task should have seen. Keys with few
+rows each are looked for, because their rows are better dealt than framed there. What is not certain to mean the same on
+Arrow as in Spark takes the general path, and `explain` says why.
 """
 
 from __future__ import annotations

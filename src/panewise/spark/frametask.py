@@ -1,4 +1,4 @@
-"""What tasks do for frames of what is stored: frame the rows that they have, and join parts by shard."""
+"""What tasks do for frames of what is stored: frame the rows that they have, and join parts by shard; or deal rows."""
 
 from __future__ import annotations
 

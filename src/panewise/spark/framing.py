@@ -6,7 +6,10 @@ rows of those keys, if there are any (broadcast) <------------------------------
      --by key, sorted by time; mapInArrow: one pass--> segments
 
 Spark computes the parts once for both, and reads no row again where no key is named. Where files are in order, and a
-frame depends on its own rows alone, all keys can be joined, and there is only the first line.
+frame depends on its own rows alone, all keys can be joined, and there is only the first line. Where keys have few rows
+each in files in order, rows themselves are dealt:
+
+row groups --mapInArrow: deal--> (shard, page, rows) --by shard, in order of pages; mapInArrow: pass--> segments
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ _BATCH_ROWS = 1 << 19
 _LEAST, _MOST = 4 << 20, 128 << 20
 """How many bytes of a file are one unit of work."""
 _EACH, _EACH_BYTES, _EACH_ROWS = 4, 32 << 20, 8 << 20
-"""How many tasks there are for a core at most, and how many bytes or rows a task has at least."""
+"""How many tasks there are for a core at most, and of how many bytes or rows there is one at least."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
