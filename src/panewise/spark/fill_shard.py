@@ -10,6 +10,7 @@ import numpy as np
 from panewise.kernel.fillshard import FillShard, FillSpec
 from panewise.kernel.progress import day_over
 from panewise.kernel.sqltypes import zone_of
+from panewise.spark.lanes import shard_in
 from panewise.spark.report import staged
 from panewise.spark.shard import reported
 
@@ -51,7 +52,7 @@ class FillRunner:
         return [until if marked else None for until, marked in zip(told, self.watermarks, strict=True)]
 
     def run(
-        self, number: int, stored: bytes | None, store: Store, pages: list[bytes], reached: int | None
+        self, lane: int, stored: bytes | None, store: Store, pages: list[bytes], reached: int | None
     ) -> tuple[bytes, pd.DataFrame]:
         """The state after a micro-batch, and what came of it."""
         shard = FillShard(self.spec, store, stored)
@@ -68,7 +69,7 @@ class FillRunner:
         first = shard.framing.punctuator if shard.framing is not None else shard.filler.sides[0].punctuator
         size = len(state) + shard.filler.size
         progress, behind = self.spec.fillings[0].progress, None if shard.framing is None else shard.framing.behind
-        facts = reported(progress, first, number, outcome.counts, shard.totals, size, behind)
+        facts = reported(progress, first, shard_in(lane), outcome.counts, shard.totals, size, behind)
         until = min(side.punctuator.until for side in shard.filler.sides)
         if progress.nothing < until < progress.everything:
             facts["filling_until"] = progress.written(until)

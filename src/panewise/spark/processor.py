@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from pyspark import cloudpickle
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from panewise.spark.lanes import shard_in
-
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -50,9 +48,9 @@ class Runner(Protocol):
         """Whether Spark's watermark is asked for."""
 
     def run(
-        self, number: int, stored: bytes | None, store: Any, pages: list[bytes], reached: int | None
+        self, lane: int, stored: bytes | None, store: Any, pages: list[bytes], reached: int | None
     ) -> tuple[bytes, pd.DataFrame]:
-        """The state after a micro-batch, and what came of it; the watermark has reached this, in microseconds."""
+        """A lane's state after a micro-batch, and what came of it; the watermark has reached this, in microseconds."""
 
 
 class Processor(StatefulProcessor):
@@ -92,7 +90,7 @@ class Processor(StatefulProcessor):
     def _run(self, key: Any, pages: list[bytes], timers: Any) -> pd.DataFrame:
         runner = self._runner()
         reached = self._reached(timers) if runner.watermark else None
-        state, made = runner.run(shard_in(key[0]), self._stored(), self._store, pages, reached)
+        state, made = runner.run(key[0], self._stored(), self._store, pages, reached)
         self._state.update((state,))
         return cast("pd.DataFrame", made)
 

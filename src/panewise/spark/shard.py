@@ -16,6 +16,7 @@ from panewise.kernel.punctuate import Punctuator
 from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import ASKED, PUNCTUATION
 from panewise.kernel.windowshard import new_shard
+from panewise.spark.lanes import shard_in
 from panewise.spark.report import staged
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ class ShardRunner:
     clocked: bool = False
 
     def run(
-        self, number: int, stored: bytes | None, store: object, pages: list[bytes], reached: int | None
+        self, lane: int, stored: bytes | None, store: object, pages: list[bytes], reached: int | None
     ) -> tuple[bytes, pd.DataFrame]:
         """The state after a micro-batch, and what came of it."""
-        shard = new_shard(self.layout, self.shards, stored)
+        number, shard = shard_in(lane), new_shard(self.layout, self.shards, stored)
         until = None if reached is None else np.int64(reached)
         # a clock that was given need not be near the time
         outcome = shard.batch(pages, until, -1 if self.clocked else time.time_ns() // 1_000)
