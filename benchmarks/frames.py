@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import peers
 import polars as pl
 import pyarrow as pa
@@ -24,7 +25,6 @@ from timing import bench, take_turns, told
 import panewise as pw
 from panewise.data import traffic
 
-AGG = {"mean": "avg(speed)", "n": "count(*)", "total": "sum(volume)"}
 FAST = peers.Runs("coalesce(speed > 60, false)", (pl.col("speed") > 60).fill_null(value=False), counts="value", least=6)
 CELLS = peers.Runs("cast(ceil(speed / 5) as bigint)", (pl.col("speed") / 5).ceil(), rows="speed is not null", held=True)
 SCHEMES = {
@@ -36,10 +36,13 @@ SCHEMES = {
 }
 RUNS = {"threshold": FAST, "boundary": CELLS}
 STARTS = {
+    "threshold": ("speed", peers.above(60, 6), False),
+    "boundary": ("speed", peers.cells(5)),
     "delta, first": ("speed", peers.moves(5, "first")),
     "delta, range": ("speed", peers.moves(5, "range")),
     "volume": ("volume", peers.reaching(25)),
 }
+WITH = ", with avg, count, sum"
 Job = Callable[[], DataFrame | pa.Table]
 MANY = 100_000
 """Of more sensors, Spark's applyInPandas gets one of `PART`: it takes a millisecond or so for each."""
@@ -60,11 +63,26 @@ def jobs_of(
             "Polars": lambda: peers.in_polars(folder, runs, ordered),
             "DuckDB": lambda: peers.in_duckdb(folder, runs),
         }
-    else:
-        some = f"sensor < {sensors // PART}" if sensors > MANY else "true"
-        who = "applyInPandas" if sensors <= MANY else f"applyInPandas, {sensors // PART:,} sensors"
-        jobs[who] = lambda: peers.in_pandas(read().where(some), *STARTS[name])
+    some = f"sensor < {sensors // PART}" if sensors > MANY else "true"
+    who = "applyInPandas" if sensors <= MANY else f"applyInPandas, {sensors // PART:,} sensors"
+    jobs[who] = lambda: peers.in_pandas(read().where(some), *STARTS[name])
     return jobs
+
+
+def fused_jobs(spark: SparkSession, read: Callable[[], DataFrame], folder: Path, ordered: bool) -> dict[str, Job]:
+    """Who computes what of each segment, and how."""
+    scheme = SCHEMES["threshold"].by("sensor").at("ts")
+    return {
+        f"{who}{WITH}": job
+        for who, job in {
+            "panewise": lambda: scheme.segments(read(), peers.AGG).select(
+                "sensor", "segment.start", "segment.end", "rows", *peers.AGG
+            ),
+            "Spark SQL": lambda: peers.in_spark_sql(spark, read(), FAST, agg=True),
+            "Polars": lambda: peers.in_polars(folder, FAST, ordered, agg=True),
+            "DuckDB": lambda: peers.in_duckdb(folder, FAST, agg=True),
+        }.items()
+    }
 
 
 def _bare(found: DataFrame) -> DataFrame:
@@ -72,6 +90,7 @@ def _bare(found: DataFrame) -> DataFrame:
 
 
 def _sorted(found: DataFrame | pa.Table) -> pa.Table:
+    """Segments in order, and what is computed of them, if it is."""
     table = found.toArrow() if isinstance(found, DataFrame) else found
     columns = [
         table.column(field.name).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
@@ -79,15 +98,30 @@ def _sorted(found: DataFrame | pa.Table) -> pa.Table:
         else table.column(field.name).cast(field.type)
         for field in SCHEMA
     ]
-    return pa.Table.from_arrays(columns, schema=SCHEMA).sort_by([("sensor", "ascending"), ("start", "ascending")])
+    found = pa.Table.from_arrays(columns, schema=SCHEMA)
+    if "mean" in table.column_names:
+        found = found.append_column("mean", table.column("mean"))
+        for name in ("n", "total"):
+            found = found.append_column(name, table.column(name).cast(pa.int64()))
+    return found.sort_by([("sensor", "ascending"), ("start", "ascending")])
 
 
 def differ(jobs: Mapping[str, Job]) -> tuple[str, int]:
     """Who finds something else than the first, if anybody does; and how many segments there are."""
     (_, first), *others = jobs.items()
     expected = _sorted(first())
-    wrong = [name for name, job in others if not _sorted(job()).equals(_for(name, expected))]
+    wrong = [name for name, job in others if not _same(_sorted(job()), _for(name, expected))]
     return ", ".join(wrong), len(expected)
+
+
+def _same(found: pa.Table, expected: pa.Table) -> bool:
+    """Whether both are the same; means to twelve digits."""
+    if "mean" in expected.column_names and len(found) == len(expected):
+        means = (np.asarray(table.column("mean")) for table in (found, expected))
+        if not np.allclose(*means, rtol=1e-12, atol=0):
+            return False
+        found, expected = found.drop_columns(["mean"]), expected.drop_columns(["mean"])
+    return found.equals(expected)
 
 
 def _for(name: str, expected: pa.Table) -> pa.Table:
@@ -153,7 +187,13 @@ def main() -> int:
                 return 1
             if name == "threshold":
                 fused = SCHEMES[name].by("sensor").at("ts")
-                jobs["panewise, with avg, count, sum"] = lambda fused=fused: fused.segments(read(), AGG)
+                with_agg = fused_jobs(spark, read, place, given.order != "none")
+                with console.status(f"{name}{WITH}: comparing results"):
+                    wrong, _ = differ(with_agg)
+                if wrong:
+                    console.print(f"{name}{WITH}: {wrong} finds something else.")
+                    return 1
+                jobs |= with_agg
                 jobs["panewise, any DataFrame"] = lambda fused=fused: _bare(fused.segments(_chosen(read())))
                 jobs["Spark SQL, any DataFrame"] = lambda: peers.in_spark_sql(spark, _chosen(read()), FAST)
             if given.order == "time":

@@ -6,7 +6,7 @@ Spark SQL: one window by sensor and time for lag, row_number and lead, of which 
 are kept, and the last of each sensor; then lead over the same window, for which Spark neither shuffles nor sorts again.
 Spark applyInPandas: a group for each sensor, and numpy on its columns; chains step from frame to frame, not row to row.
 Polars: rle_id().over(sensor), then a group for each run; lazily, from the files, with as many threads as there are
-cores. DuckDB: the plan of Spark SQL.
+cores. DuckDB: the plan of Spark SQL. With aggregates, runs are numbered by a running sum of changes, and grouped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-__all__ = ["Runs", "in_duckdb", "in_pandas", "in_polars", "in_spark_sql", "tumbling"]
+__all__ = ["AGG", "Runs", "above", "cells", "in_duckdb", "in_pandas", "in_polars", "in_spark_sql", "tumbling"]
+
+AGG = {"mean": "avg(speed)", "n": "count(*)", "total": "sum(volume)"}
+"""What is computed of each segment, where it is."""
 
 RESULT = "sensor int, start timestamp, end timestamp, rows bigint"
 Array = np.ndarray[Any, Any]
@@ -67,27 +70,47 @@ select sensor, start, "end", cast(rows as bigint) as rows from runs where {count
 """
 
 
-def _sql(runs: Runs, source: str) -> str:
+_WITH_AGG = """
+with looked as (
+  select sensor, ts, {value} as value, speed, volume from {source} where {rows}
+), marked as (
+  select *, case when value = lag(value) over w then 0 else 1 end as begins
+  from looked window w as (partition by sensor order by ts)
+), numbered as (
+  select *, sum(begins) over w as run from marked window w as (partition by sensor order by ts)
+)
+select sensor, min(ts) as start, max(ts) as "end", count(*) as rows, {asked} from numbered where {counts}
+group by sensor, run having count(*) >= {least}
+"""
+
+
+def _sql(runs: Runs, source: str, agg: bool = False) -> str:
+    if agg:
+        asked = ", ".join(f"{text} as {name}" for name, text in AGG.items())
+        told = {"value": runs.value, "rows": runs.rows, "counts": runs.counts, "least": runs.least, "asked": asked}
+        return _WITH_AGG.format(source=source, **told)
     told = {"value": runs.value, "rows": runs.rows, "counts": runs.counts, "least": runs.least}
     return _SQL.format(source=source, observed=str(not runs.held).lower(), **told)
 
 
-def in_spark_sql(spark: SparkSession, df: DataFrame, runs: Runs) -> DataFrame:
+def in_spark_sql(spark: SparkSession, df: DataFrame, runs: Runs, agg: bool = False) -> DataFrame:
     """Spark SQL."""
     df.createOrReplaceTempView("peer")
-    return spark.sql(_sql(runs, "peer").replace('"', "`"))
+    return spark.sql(_sql(runs, "peer", agg).replace('"', "`"))
 
 
-def in_duckdb(folder: Path, runs: Runs) -> pa.Table:
+def in_duckdb(folder: Path, runs: Runs, agg: bool = False) -> pa.Table:
     """DuckDB, with as many threads as there are cores."""
     with duckdb.connect() as db:
         db.execute("set preserve_insertion_order = false")
-        return db.execute(_sql(runs, f"read_parquet('{folder}/*.parquet')")).to_arrow_table()
+        return db.sql(_sql(runs, f"read_parquet('{folder}/*.parquet')", agg)).to_arrow_table()
 
 
-def in_polars(folder: Path, runs: Runs, ordered: bool = True) -> pa.Table:
+def in_polars(folder: Path, runs: Runs, ordered: bool = True, agg: bool = False) -> pa.Table:
     """Polars, with as many threads as there are cores; rows that are not in order are put in it."""
-    rows = pl.scan_parquet(folder / "*.parquet").select("sensor", "ts", value=runs.polars)
+    rows = pl.scan_parquet(folder / "*.parquet").select(
+        "sensor", "ts", *(("speed", "volume") if agg else ()), value=runs.polars
+    )
     rows = rows if ordered else rows.sort("sensor", "ts")
     if runs.held:
         # those without a value are not looked at, and the end is the next row
@@ -99,10 +122,10 @@ def in_polars(folder: Path, runs: Runs, ordered: bool = True) -> pa.Table:
     rows = rows.with_columns(run=pl.col("value").rle_id().over("sensor"))
     if not runs.held:
         rows = rows.filter(pl.col("value"))
-    each = rows.group_by("sensor", "run").agg(
-        start=pl.col("ts").first(), end=pl.col("end").last(), rows=pl.len().cast(pl.Int64)
-    )
-    found = each.filter(pl.col("rows") >= runs.least).select("sensor", "start", "end", "rows")
+    of_each = {"start": pl.col("ts").first(), "end": pl.col("end").last(), "rows": pl.len().cast(pl.Int64)}
+    if agg:
+        of_each |= {"mean": pl.col("speed").mean(), "n": pl.len(), "total": pl.col("volume").sum()}
+    found = rows.group_by("sensor", "run").agg(**of_each).filter(pl.col("rows") >= runs.least).drop("run")
     return found.collect().to_arrow()
 
 
@@ -110,18 +133,42 @@ Starts = Callable[[pd.DataFrame], tuple[Array, Array, Array]]
 """Of the rows of a sensor, in order: where frames begin and end (not included), among those that are looked at."""
 
 
-def in_pandas(df: DataFrame, columns: str, starts: Starts) -> DataFrame:
-    """Spark's applyInPandas."""
+def in_pandas(df: DataFrame, columns: str, starts: Starts, held: bool = True) -> DataFrame:
+    """Spark's applyInPandas; `held` is whether a frame ends at the next row, or at its last."""
 
     def found(rows: pd.DataFrame) -> pd.DataFrame:
         rows = rows.sort_values("ts", kind="stable")
         begin, end, looked = starts(rows)
         ts = rows["ts"].to_numpy()[looked]
-        upto = ts[np.minimum(end, len(ts) - 1)]
+        upto = ts[np.minimum(end, len(ts) - 1) if held else end - 1]
         sensor = np.full(len(begin), rows["sensor"].iloc[0])
         return pd.DataFrame({"sensor": sensor, "start": ts[begin], "end": upto, "rows": end - begin})
 
     return df.select("sensor", "ts", columns).groupBy("sensor").applyInPandas(found, RESULT)
+
+
+def above(speed: float, least: int) -> Starts:
+    """Where speeds are above one, for so many rows at least."""
+
+    def starts(rows: pd.DataFrame) -> tuple[Array, Array, Array]:
+        edges = np.diff(rows["speed"].to_numpy() > speed, prepend=False, append=False).nonzero()[0]
+        begin, end = edges[::2], edges[1::2]
+        enough = end - begin >= least
+        return begin[enough], end[enough], np.arange(len(rows))
+
+    return starts
+
+
+def cells(width: float) -> Starts:
+    """Where speeds go to another cell of a width."""
+
+    def starts(rows: pd.DataFrame) -> tuple[Array, Array, Array]:
+        speed = rows["speed"].to_numpy()
+        looked = np.flatnonzero(~np.isnan(speed))
+        edges = np.diff(np.ceil(speed[looked] / width), prepend=np.nan).nonzero()[0]
+        return edges, np.append(edges[1:], len(looked)), looked
+
+    return starts
 
 
 def moves(amount: float, against: str) -> Starts:

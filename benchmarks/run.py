@@ -36,7 +36,8 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("streams.py",),
     ("breakdown.py",),
     ("fill.py",),
-    ("windows.py", "--rows", "20000000"),
+    ("windows.py",),
+    ("prods_live.py",),
 )
 SHOWN = {
     "panewise": BLUE, "Polars": ORANGE, "DuckDB": "#7a9e7e", "tumbling 5 minutes": GREY, "Spark SQL": RED,
