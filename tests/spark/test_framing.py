@@ -169,6 +169,9 @@ def test_rows_of_sparse_keys_are_dealt(
         (np.random.default_rng(0).integers(0, 1_200, 100_000), 2, True),
         (np.arange(100_000) // 500, 2, False),
         (np.arange(100_000), 2, True),
+        # at the beginning, or at the end, there is only one key
+        (np.maximum(np.arange(100_000), 30_000), 2, False),
+        (np.minimum(np.arange(100_000), 80_000), 2, False),
         (np.zeros(100_000, np.int64), 2, False),
     ],
 )

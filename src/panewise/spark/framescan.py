@@ -48,8 +48,11 @@ _FEW, _SOME = 64, 512
 _SAMPLE = 1 << 20
 """Of how many rows keys are counted."""
 
-_LARGEST = 16
-"""A key that has more than this part of all rows is not dealt with others."""
+_GLANCE = 1 << 16
+"""Of how many rows at the beginning, and at the end, it is asked which key has most."""
+
+_LARGEST, _HEAVIEST = 16, 1 << 23
+"""A key with more than this part of all rows, or more rows than that, is not dealt: a task has all of it at once."""
 
 _PIECE = 1 << 18
 """How many rows are looked at at a time: what is done with them stays in the caches of a core."""
@@ -160,23 +163,27 @@ class FrameScan:
         most = self.count / (tasks * (_FEW if self.always_joins else _SOME))
         if not self.key_names or most >= self.keys:
             return False
-        seen = self._keys_of(min(int(2 * most) + 1, _SAMPLE))
-        found, firsts = codes([in_one(column) for column in seen.columns], len(seen))
-        # a shard has all rows of a key
-        skewed = np.bincount(found).max(initial=0) * _LARGEST > len(seen)
-        return bool(len(firsts) > -most * expm1(-len(seen) / most)) and not skewed
+        seen, firsts = self._keys_of(len(self.groups) // 2, min(int(2 * most) + 1, _SAMPLE))
+        if len(firsts) <= -most * expm1(-len(seen) / most):
+            return False
+        share = min(1 / _LARGEST, _HEAVIEST / self.count)
+        behind = np.cumsum([group.rows for group in reversed(self.groups)])
+        last = max(len(self.groups) - 1 - int(np.searchsorted(behind, _GLANCE)), 0)
+        looked = (seen, *(self._keys_of(place, _GLANCE)[0] for place in (0, last)))
+        return all(np.bincount(some).max(initial=0) <= share * len(some) for some in looked)
 
-    def _keys_of(self, count: int) -> pa.Table:
-        """The keys of so many rows, from the middle on."""
+    def _keys_of(self, first: int, count: int) -> tuple[Array, Array]:
+        """The keys of so many rows, from a group on, as numbers; and those at which each comes first."""
         schema = pa.schema([self.rows.schema.field(name) for name in self.key_names])
-        groups = [(group.path, group.number) for group in self.groups[len(self.groups) // 2 :]]
+        groups = [(group.path, group.number) for group in self.groups[first:]]
         held, rows = list[pa.Table](), 0
         for some in chain.from_iterable(replace(self.rows, schema=schema).read_groups(groups, count)):
             held.append(some)
             rows += len(some)
             if rows >= count:
                 break
-        return pa.concat_tables(held).slice(0, count).combine_chunks()
+        seen = pa.concat_tables(held).slice(0, count)
+        return codes([in_one(column) for column in seen.columns], len(seen))
 
     def in_time(self) -> FrameScan:
         """The same, by time if that puts all rows in order; else the files by their beginnings."""

@@ -51,7 +51,7 @@ _PARTS = T.StructType([T.StructField(n, T.BinaryType() if i else T.IntegerType()
 _PAGES = T.StructType(
     [T.StructField(n, kind) for n, kind in zip(DEALT, (T.IntegerType(), T.LongType(), T.BinaryType()), strict=True)]
 )
-_DEALT_ROWS, _DEALT_BYTES = 1 << 22, 1 << 26
+_DEALT_ROWS, _DEALT_BYTES = 1 << 21, 1 << 26
 """How many rows, or bytes of files, a shard has, more or less, where rows are dealt: a task has all of one at once."""
 
 
@@ -145,8 +145,7 @@ def _dealt_files(
     applied: Applied, spark: SparkSession, scan: FrameScan, work: list[Work], result: T.StructType
 ) -> DataFrame:
     """The segments of rows that are dealt by key as the workers read them, in order of time as they are."""
-    wanted = max(scan.count / _DEALT_ROWS, scan.rows.size / _DEALT_BYTES)
-    shards = _shards(wanted, cores_of(spark), few=False)
+    shards = _shards(_dealt_shards(scan), cores_of(spark), few=False)
     task = FrameTask(applied.layout, shards)
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +159,11 @@ def _dealt_files(
 
 def is_sparse(scan: FrameScan, tasks: int) -> bool:
     """Whether rows are in order, and keys have few in each of so many tasks: dealt by key, they need one pass."""
-    return scan.ordered and scan.has_sparse_keys(tasks)
+    return scan.ordered and _dealt_shards(scan) <= _MOST and scan.has_sparse_keys(tasks)
+
+
+def _dealt_shards(scan: FrameScan) -> float:
+    return max(scan.count / _DEALT_ROWS, scan.rows.size / _DEALT_BYTES)
 
 
 def is_certain(scan: FrameScan) -> bool:

@@ -27,8 +27,6 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # streams keep their state there: Spark's other store has no place for it
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-    # by default each micro-batch uploads all files of a store; so it writes what has changed, and they follow in time
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
     # by default workers give memory back to the system as soon as a few MB are free, and ask for it again
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "268435456",
@@ -75,9 +73,6 @@ def _settings(master: str | None, given: Mapping[str, str]) -> dict[str, str]:
 _COSTS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "rows take several times as long from Spark to Python",
     "spark.python.unix.domain.socket.enabled": "each micro-batch waits some 80 ms for its last bytes",
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": (
-        "each micro-batch of a stream takes some 30 ms longer, to keep its state"
-    ),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "workers may spend a quarter of their time on asking for memory again",
 }
 """What it costs where a session lacks one of the settings."""
@@ -90,12 +85,15 @@ def advise(spark: SparkSession) -> None:
     if spark in _advised:
         return
     _advised.add(spark)
+    classic = hasattr(spark, "_jsparkSession")
     # what runs through Connect was set where the server was started
-    costs = {name: cost for name, cost in _COSTS.items() if hasattr(spark, "_jsparkSession") or ".sql." in name}
+    costs = {name: cost for name, cost in _COSTS.items() if classic or ".sql." in name}
+    # a session that was there before is told what workers should have, and they do not hear of it
+    started = spark.sparkContext.getConf() if classic else None
     lacking = [
         f"{name} is {found or 'not set'}, not {SETTINGS[name]}: {cost}"
         for name, cost in costs.items()
-        if (found := spark.conf.get(name, "")) != SETTINGS[name]
+        if (found := (spark.conf if started is None or ".sql." in name else started).get(name, "")) != SETTINGS[name]
     ]
     if lacking:
         _LOG.warning("%s. pw.session() sets what is missing; so can you, when the session is made.", "; ".join(lacking))
