@@ -20,9 +20,9 @@ from rich.table import Table
 
 import panewise as pw
 
-__all__ = ["agree", "bench", "take_turns", "told"]
+__all__ = ["LONG", "agree", "bench", "take_turns", "told"]
 
-_LONG = 60
+LONG = 60
 """Seconds: what takes longer is timed once."""
 _WARM = 10
 """Seconds that each has run before anything is timed: so long Java compiles what it runs, on cores that work needs."""
@@ -68,7 +68,7 @@ def take_turns(
         for name, build in jobs.items():
             with WorkerMemory() as watched:
                 took = _seconds(build)
-            best[name] = took if first[name] > _LONG else min(_seconds(build) for _ in range(times))
+            best[name] = took if first[name] > LONG else min(_seconds(build) for _ in range(times))
             memory[name] = round(watched.peak / 1e6)
     return best, memory
 
