@@ -200,10 +200,14 @@ class Plan(PlanSpec):
     def explain(self, agg: Aggregates | None = None, df: DataFrame | None = None, *, prods: Any = None) -> None:
         """Print what will happen: stages, shape, the state that a key needs, and what prods do to it.
 
-        With the DataFrame of a batch also which way its rows go, and why.
+        With a DataFrame also which way its rows go, and why.
         """
         path = ""
-        if df is not None and not df.isStreaming:
+        if df is not None and df.isStreaming:
+            from panewise.spark.stream import path_of as path_of_stream
+
+            path = path_of_stream(self.chain()[0], df, agg)
+        elif df is not None:
             from panewise.spark.batch import path_of
 
             path = path_of(self.chain()[0], df, agg)

@@ -8,17 +8,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array, in_one
 from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator, is_per_key, source_columns
 from panewise.spec.punctuate import Ordered
 
-__all__ = ["REASONS", "Arrivals"]
+__all__ = ["REASONS", "Arrivals", "passed"]
 
 REASONS = ("late", "after_idle", "null_at", "before_origin", "partly_late")
 """Why a row counts nowhere: progress had passed it, so had it after its source was left out, no `at`, an `at` before
 the first window. Or, the last, why it counts in some of its windows only: the others were complete."""
 _PARTLY = REASONS.index("partly_late")
+
+
+@compiled
+def passed(at: Any, slots: Any, until: Any, least: Any, nothing: Any) -> Any:
+    """The places of rows that promises have passed: those of their slots, or `least`, which is one for all.
+
+    >>> passed(np.array([1, 2, 3]), np.array([0, 1, 1]), np.array([0, 1]), 2, -1)
+    array([0, 1])
+    """
+    found, count = np.empty(len(at), np.int64), 0
+    for i in range(len(at)):
+        bound = max(until[slots[i]], least)
+        found[count] = i
+        count += at[i] <= bound and bound > nothing
+    return found[:count]
 
 
 def _as_promised(until: Array) -> Array:
@@ -61,18 +77,20 @@ class Arrivals:
     ) -> tuple[pa.Table, Array, pa.Table | None]:
         """The rows that are not too late for everything; those that are too late are counted, and given if wanted."""
         absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
+        at = self.numbers(rows, absent)
+        behind = passed(at, slots, self.until, before, self._progress.nothing)
+        kept = rows.drop_columns(self._sources) if self._sources else rows
+        if absent is None and self.origin is None and not len(behind):
+            return kept, slots, None
         reason = np.full(len(rows), -1, np.int8)
         if absent is not None:
             reason[absent] = REASONS.index("null_at")
         if self.origin is not None:
-            reason[(self.numbers(rows, absent) < self.origin) & (reason < 0)] = REASONS.index("before_origin")
-        until = np.maximum(self.until[slots], before)
-        if (until > self._progress.nothing).any():
-            at = self.numbers(rows, absent)
-            behind = np.flatnonzero((at <= until) & (until > self._progress.nothing) & (reason < 0))
-            if len(behind):
-                reason[behind] = self._judged(rows, behind, slots[behind], at[behind], until[behind])
-        kept = rows.drop_columns(self._sources) if self._sources else rows
+            reason[(at < self.origin) & (reason < 0)] = REASONS.index("before_origin")
+        behind = behind[reason[behind] < 0]
+        if len(behind):
+            until = np.maximum(self.until[slots[behind]], before)
+            reason[behind] = self._judged(rows, behind, slots[behind], at[behind], until)
         told = reason >= 0
         if not told.any():
             return kept, slots, None
@@ -102,7 +120,7 @@ class Arrivals:
 
     def numbers(self, rows: pa.Table, absent: Array | None = None) -> Array:
         """`at` as numbers."""
-        column = rows.column("at").combine_chunks()
+        column = in_one(rows.column("at"))
         if absent is None or not absent.any():
             return self._progress.numbers(column)
         found = np.full(len(rows), self._progress.nothing, self._progress.dtype)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from panewise.kernel.compiled import compiled
 from panewise.kernel.page import Array
 
-__all__ = ["KeyTable", "codes", "grouped", "hashed", "slots_of"]
+__all__ = ["KeyTable", "codes", "grouped", "grouped_some", "hashed", "slots_of"]
 
 _TABLE = 1 << 16
 """How far apart keys may be that are looked up in a table, however few rows there are."""
@@ -65,6 +65,25 @@ def grouped(ranks: Any, count: Any) -> Any:
         order[to[ranks[i]]] = i
         to[ranks[i]] += 1
     return order, offsets
+
+
+@compiled
+def grouped_some(ranks: Any, count: Any, places: Any) -> Any:
+    """Some rows in order of their ranks, equal ones as they are named.
+
+    >>> grouped_some(np.array([1, 0, 1, 0]), 2, np.array([0, 2, 3]))
+    array([3, 0, 2])
+    """
+    to = np.zeros(count + 1, np.int64)
+    for place in places:
+        to[ranks[place] + 1] += 1
+    for k in range(count):
+        to[k + 1] += to[k]
+    order = np.empty(len(places), np.int64)
+    for place in places:
+        order[to[ranks[place]]] = place
+        to[ranks[place]] += 1
+    return order
 
 
 def hashed(columns: Sequence[pa.Array], rows: int) -> Array:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.kernel.compiled import compiled
-from panewise.kernel.keys import grouped
+from panewise.kernel.keys import grouped_some
 from panewise.kernel.page import Array
 
 __all__ = ["is_sorted", "settled_ties", "sort_indices", "sortable"]
@@ -46,14 +46,14 @@ def _tied(at: Any, slots: Any, order: Any) -> Any:
     return tied
 
 
-def sort_indices(slots: Array, count: int, at: Array, rows: pa.Table) -> Array:
-    """The order of rows by slot, `at`, and then every column of `rows`, nulls first.
+def sort_indices(slots: Array, count: int, at: Array, rows: pa.Table, places: Array) -> Array:
+    """The order of the rows in these places by slot, `at`, and then every column of `rows`, nulls first.
 
     Rows mostly come in order and seldom tie, so only what does not is sorted.
     """
-    order: Array = grouped(slots, count)[0]
+    order: Array = grouped_some(slots, count, places)
     if _out_of_order(at, slots, order):
-        order = np.lexsort((at, slots))
+        order = places[np.lexsort((at[places], slots[places]))]
     return settled_ties(order, slots, at, rows)
 
 

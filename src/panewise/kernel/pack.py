@@ -2,7 +2,7 @@
 
 Elements come as batches under fixed names: `kind`, `shard`, keys k0, ..., `at`, then what orders and what is read
 (b, v, c, a), source columns s0, ..., and `row`, the row as it was, where late rows are wanted. Without a `kind` all of
-them are rows.
+them are rows; these may come without a `shard`, which then is told by their keys.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panewise.kernel.bundle import dump
+from panewise.kernel.dealing import shards_of
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.keys import codes, grouped
 from panewise.kernel.page import Array, in_one
@@ -135,14 +136,18 @@ class Packer:
         """Rows by shard, and by key within: keys with their number of rows, then the rows."""
         keys = [rows.column(name).combine_chunks() for name in self._keys]
         found, firsts = codes(keys, len(rows))
-        shards = np.asarray(rows.column("shard").to_numpy())[firsts]
+        heads = [key.take(pa.array(firsts)) for key in keys]
+        if "shard" in rows.column_names:
+            shards = np.asarray(rows.column("shard").to_numpy())[firsts]
+            rows = rows.drop_columns(["shard"])
+        else:
+            shards = shards_of(heads, len(firsts), self._shards)
         by_shard = np.argsort(shards, kind="stable")
         rank = np.empty(len(firsts), np.int64)
         rank[by_shard] = np.arange(len(firsts))
         order, offsets = grouped(rank[found], len(firsts))
-        ordered = rows.drop_columns(["shard", *self._keys]).take(pa.array(order))
-        heads = pa.array(firsts[by_shard])
-        named = {name: key.take(heads) for name, key in zip(self._keys, keys, strict=True)}
+        ordered = rows.drop_columns(self._keys).take(pa.array(order))
+        named = {name: head.take(pa.array(by_shard)) for name, head in zip(self._keys, heads, strict=True)}
         table = pa.table({**named, "n": pa.array(np.diff(offsets))})
         shards = shards[by_shard]
         edges = np.concatenate([[0], np.flatnonzero(np.diff(shards)) + 1, [len(shards)]])

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
-from panewise.kernel.arrivals import REASONS, Arrivals
+from panewise.kernel.arrivals import REASONS, Arrivals, passed
 from panewise.kernel.aside import AsideOperator
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
@@ -329,19 +329,19 @@ class Shard:
         self._arrivals.advance(slots, at)
         if self._every is not None and len(at):
             self._follow(slots, at, self._every)
-        until = self._arrivals.until[slots]
-        released = (at <= until) & (until > self._progress.nothing)
-        if rows is not None and not released.all():
-            stays = ~released
+        nothing = self._progress.nothing
+        released = passed(at, slots, self._arrivals.until, nothing, nothing)
+        self._waiting = None
+        if rows is not None and len(released) < len(at):
+            stays = np.ones(len(at), bool)
+            stays[released] = False
             self._waiting = rows.filter(pa.array(stays)).append_column("slot", pa.array(slots[stays]))
-            rows, slots, at = rows.filter(pa.array(released)), slots[released], at[released]
-        else:
-            self._waiting = None
-        if rows is not None and len(at):
-            order = self._without_ties(self._order(rows, slots, at), slots, at)
-            rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
-            if self._every is not None:
-                np.maximum.at(self._last, slots, at)
+        if rows is None:
+            return None, slots, at
+        order = self._without_ties(self._order(rows, slots, at, released), slots, at)
+        rows, slots, at = rows.take(pa.array(order)), slots[order], at[order]
+        if self._every is not None:
+            np.maximum.at(self._last, slots, at)
         return rows, slots, at
 
     def _with_waiting(self, fresh: pa.Table | None, slots: Array) -> tuple[pa.Table | None, Array, Array]:
@@ -376,8 +376,9 @@ class Shard:
         _contiguous(at[order], slots[order], exact(every), exact(self._reach), first, known, until)
         self._arrivals.until = until
 
-    def _order(self, rows: pa.Table, slots: Array, at: Array) -> Array:
-        return sort_indices(slots, len(self._table), at, rows.drop_columns(["at"]))
+    def _order(self, rows: pa.Table, slots: Array, at: Array, places: Array) -> Array:
+        """The order of the rows in these places."""
+        return sort_indices(slots, len(self._table), at, rows.drop_columns(["at"]), places)
 
     def _without_ties(self, order: Array, slots: Array, at: Array) -> Array:
         ties = self._layout.plan.ties

@@ -266,15 +266,16 @@ class _RowShard(_Counting):
         """How many rows there were, of each key; where all are one sequence, only the first counts."""
         return WindowOperator(self._grid, layout.aggregation)
 
-    def _order(self, rows: pa.Table, slots: Array, at: Array) -> Array:
+    def _order(self, rows: pa.Table, slots: Array, at: Array, places: Array) -> Array:
         if self._apart:
-            return super()._order(rows, slots, at)
+            return super()._order(rows, slots, at, places)
         keys = {f"k{i}": key.take(pa.array(slots)) for i, key in enumerate(self._table.columns)}
         others = rows.drop_columns(["at"])
         breaks = [name for name in others.column_names if name.startswith("b")]
         named = {name: others.column(name) for name in others.column_names}
         first = {name: named.pop(name) for name in breaks}
-        return sort_indices(np.zeros(len(rows), np.int64), 1, at, pa.table({**first, **keys, **named}))
+        everyone = np.zeros(len(rows), np.int64)
+        return sort_indices(everyone, 1, at, pa.table({**first, **keys, **named}), places)
 
     def _advance(self, fresh: pa.Table | None, slots: Array) -> Any:
         rows, slots, at = self._released(fresh, slots)

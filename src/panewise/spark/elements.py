@@ -23,26 +23,26 @@ from panewise.spec.punctuate import External, Ordered, OrderedPer
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["asking", "commands", "ticks", "with_clocks"]
+__all__ = ["asking", "clocks", "commands", "ticks"]
 
 _UNREAD = "unread"
 """A command that is no such JSON, as it stands there."""
 
 
-def with_clocks(
+def clocks(
     plan: Ordered,
-    elements: DataFrame,
-    df: DataFrame,
+    schema: T.StructType,
+    spark: SparkSession,
     clock: DataFrame | None,
     shards: int,
     kind: T.DataType | None = None,
     timed: bool = False,
-) -> DataFrame:
-    """Elements, and what tells of their progress: another stream's punctuations (of this type, or as `at`), a clock.
+) -> list[DataFrame]:
+    """What tells of the progress of elements: another stream's punctuations (of this type, or as `at`), a clock.
 
     It ticks where the plan needs it, or something else is `timed`.
     """
-    spark, schema = df.sparkSession, elements.schema
+    found = []
     at_type = schema["at"].dataType
     keys = [f"k{i}" for i in range(len(plan.keys))]
     given = plan.punctuation
@@ -60,18 +60,18 @@ def with_clocks(
             owners = [F.col(named(name)).cast(schema[key].dataType) for name, key in pairs]
             columns |= dict(zip(keys, owners, strict=True))
             columns |= {"kind": F.lit(PROMISE_OF_KEY), "shard": shard_of(owners, shards)}
-        elements = elements.unionByName(_elements(source, columns, schema))
+        found.append(_elements(source, columns, schema))
     if ticks(plan) or timed:
         beats = clock
         if beats is None:
             beats = spark.readStream.format("rate").option("rowsPerSecond", 1).option("numPartitions", 1).load()
         told = {"kind": F.lit(TICK), "clock": F.unix_micros(F.col("timestamp"))}
-        elements = elements.unionByName(_elements(beats, told, schema))
+        found.append(_elements(beats, told, schema))
     elif clock is not None:
         raise SpecError(
             "`clock` ticks for `idle_after`, a prodder and `set_aside`, and there is none of them. Leave it out."
         )
-    return elements
+    return found
 
 
 def asking(given: ProdStream, plan: Ordered, schema: T.StructType) -> DataFrame:

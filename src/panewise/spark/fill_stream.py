@@ -26,7 +26,7 @@ from panewise.kernel.sequence import Layout
 from panewise.kernel.sqltypes import Unsupported, zone_of
 from panewise.spark.batch import result_schema
 from panewise.spark.control import describe
-from panewise.spark.elements import commands, ticks, with_clocks
+from panewise.spark.elements import clocks, commands, ticks
 from panewise.spark.fill_shard import FillRunner
 from panewise.spark.filling import AppliedFilling, apply_filling
 from panewise.spark.lanes import PAGES, lanes, page_of
@@ -39,6 +39,7 @@ from panewise.spark.stream import (
     checked_stream,
     finished,
     packed,
+    together,
 )
 from panewise.spec.aggregates import Aggregates, Calls, aggregates
 from panewise.spec.emit import emit as checked_emit
@@ -99,7 +100,8 @@ def _filled(
         applied = apply(plan, aggregates(fused or None), source, sent, Dealt(count, options.late))
         framing = applied.layout
         made = result_schema(framing, applied.keys)
-        pages.append(packed(with_clocks(plan, applied.df, source, heard[0], count), framing, count))
+        told = clocks(plan, applied.df.schema, source.sparkSession, heard[0], count)
+        pages.append(packed(together(applied.df, *told), framing, count))
         if options.late:
             rows.append(T.StructField("row", applied.df.schema["row"].dataType))
     else:
@@ -109,8 +111,8 @@ def _filled(
         dealt = Dealt(count, options.late or whole_rows)
         found = apply_filling(filling, calls, df, made, plan.keys, dealt, stream=True)
         fills.append(found)
-        elements = with_clocks(filling, found.df, df, heard[1 + i], count, found.promised)
-        pages.append(packed(elements, found.layout, count, side=i))
+        told = clocks(filling, found.df.schema, df.sparkSession, heard[1 + i], count, found.promised)
+        pages.append(packed(together(found.df, *told), found.layout, count, side=i))
         if options.late:
             rows.append(T.StructField(name or "filling", found.df.schema["row"].dataType))
         if whole_rows:
@@ -119,19 +121,17 @@ def _filled(
         # what is said of all must hold of times, if some have them
         said = [each.promised for each in fills]
         time = next((kind for kind in said if not isinstance(kind, T.DateType)), said[0])
-        told = commands(source.sparkSession, options.control, fills[0].df.schema, time)
+        orders = commands(source.sparkSession, options.control, fills[0].df.schema, time)
         describe(options.control, {}, time.simpleString(), False)
         # where it was in older checkpoints: behind the first source
-        pages.insert(1 + live, packed(told, fills[0].layout, count, side=EVERY))
+        pages.insert(1 + live, packed(orders, fills[0].layout, count, side=EVERY))
     layouts = tuple(each.layout for each in fills)
     if not whole_rows:
         outputs = [pa.field(o.name, o.type) for layout in layouts for o in layout.aggregation.outputs]
         made = T.StructType([*made.fields, *from_arrow_schema(pa.schema(outputs), prefer_timestamp_ntz=True).fields])
     if options.late:
         check_name("late", made.names)
-    union = pages[0]
-    for more in pages[1:]:
-        union = union.unionByName(more)
+    union = together(*pages)
     # late rows of a source are under its name; None where nobody asked for them
     names = tuple(field.name for field in rows[live:]) if options.late else ()
     spec = FillSpec(framing, layouts, plan.keys, count, whole_rows)

@@ -29,12 +29,14 @@ from panewise.kernel.sequence import Layout
 from panewise.local.runner import apply_local
 from panewise.spark.parquet import Group, Parquet
 from panewise.spark.scan import as_spark_has, files_of, two_rows, why_not
+from panewise.spec.aggregates import Calls
+from panewise.spec.plan import PlanSpec
 from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["FEW", "FrameScan", "Work", "frame_scan_of", "scan_of_files"]
+__all__ = ["FEW", "FrameScan", "Work", "alike", "frame_scan_of", "scan_of_files", "texts_of"]
 
 _WHOLE = 1 << 22
 """How many rows a row group has at most that may be put in order as a whole."""
@@ -246,8 +248,7 @@ def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
     plan, calls = layout.plan, layout.agg
     if isinstance(plan.punctuation, InBand):
         return "some rows are punctuations"
-    texts = [*(value.text for value in plan.scheme.values), *plan.scheme.conditions]
-    texts += [call.argument for _, call in calls if call.argument is not None]
+    texts = texts_of(plan, calls)
     rows = files_of(df, (plan.ordered_by, *plan.keys, *plan.tie_break), texts)
     if isinstance(rows, str):
         return rows
@@ -255,9 +256,15 @@ def frame_scan_of(df: DataFrame, layout: Layout) -> FrameScan | str:
         tried = apply_local(plan, calls, two_rows(rows.schema))
     except (InputError, DataError, pa.ArrowException) as e:
         return why_not(e)
-    if not _alike(tried.layout, layout):
+    if not alike(tried.layout, layout):
         return "types differ from those of Spark"
     return scan_of_files(rows, layout, tried.rows.schema)
+
+
+def texts_of(plan: PlanSpec, calls: Calls) -> list[str]:
+    """What a plan asks of rows, as SQL."""
+    texts = [*(value.text for value in plan.scheme.values), *plan.scheme.conditions]
+    return texts + [call.argument for _, call in calls if call.argument is not None]
 
 
 def scan_of_files(rows: Parquet, layout: Layout, seen: pa.Schema) -> FrameScan:
@@ -295,6 +302,7 @@ def _spans(groups: Sequence[Group], layout: Layout, kind: pa.DataType) -> Array 
     return np.array(numbers)
 
 
-def _alike(found: Layout, layout: Layout) -> bool:
+def alike(found: Layout, layout: Layout) -> bool:
+    """Whether Arrow finds a layout that is Spark's, but for the zone of times."""
     types = as_spark_has(found.key_types), as_spark_has([found.at_type])[0], as_spark_has(found.input_types)
     return replace(found, key_types=types[0], at_type=types[1], input_types=types[2]) == layout

@@ -1,8 +1,8 @@
 """Parquet files of a DataFrame that Python workers read themselves, where that is certain to give what Spark reads.
 
 Certain means: the DataFrame is nothing but a scan of files by Spark's own reader, where pyarrow reaches them too, every
-file has every column that is read under its name and type, or is in a folder that names its value, and no setting
-changes what Spark makes of it.
+file has each column that is read under its name, but for case, in its type or a narrower one, or is in a folder that
+names its value, or has none; and no setting changes what Spark makes of it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,16 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import DataError
+from panewise.kernel.page import Array
+from panewise.spark.filecolumns import names_in, unlike
 from panewise.spark.store import files_in, is_local, side_by_side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Group", "Parquet", "Unit", "parquet_of", "relation_of", "span", "unsettled"]
+__all__ = [
+    "OPTIONS", "READER", "Group", "Parquet", "Unit", "arrow_of", "parquet_of", "relation_of", "span", "unsettled",
+]  # fmt: skip
 
 Unit = tuple[str, float, float]
 """A file, and which part of its rows, from 0 to 1."""
@@ -56,7 +60,9 @@ _EACH, _EACH_BYTES, _EACH_ROWS = 4, 32 << 20, 8 << 20
 """How many tasks there are for a core at most, and of how many bytes or rows there is one at least."""
 _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
-_OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
+_AGAIN = "Read the files anew."
+_BY_SPARK = "let Spark read it: `df.where('true')` instead of `df`."
+OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
 _SETTINGS = {
     "files.ignoreCorruptFiles": "true",
     "files.ignoreMissingFiles": "true",
@@ -64,11 +70,10 @@ _SETTINGS = {
     "parquet.int96TimestampConversion": "true",
     "parquet.datetimeRebaseModeInRead": "LEGACY",
     "parquet.int96RebaseModeInRead": "LEGACY",
+    "parquet.fieldId.read.enabled": "true",
 }
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
-_READER = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-_VERSION = b"org.apache.spark.version"
-_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+READER = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,14 @@ class Parquet:
                 for _, number in some:
                     yield self._rows(file, path, [number], batch_rows)
 
+    def read_marked(self, path: str, marks: Array, every: int) -> Iterator[pa.Table]:
+        """The rows of those row groups of a file in which marks are: the places of some rows, one of so many."""
+        with self._checked(path) as file:
+            groups, places = _marked(file.metadata, set(marks.tolist()), every)
+            if len(places) != len(marks):
+                raise DataError(f"`{path}` has changed while it was to be read: rows are elsewhere. {_AGAIN}")
+            yield from self._rows(file, path, groups)
+
     @contextmanager
     def _checked(self, path: str) -> Iterator[Any]:
         try:
@@ -154,27 +167,32 @@ class Parquet:
         except (OSError, pa.ArrowException) as e:
             raise DataError(
                 f"`{path}` can't be read by a worker ({str(e).splitlines()[0]}). Let workers reach it as the driver "
-                "does, or Spark read it: `df.where('true')` instead of `df`."
+                f"does, or {_BY_SPARK}"
             ) from e
         with opened as file:
-            why = _unlike(file, self.schema, self.folders.get(path, {}))
-            if self.store.get_file_info(path).size != self._sizes[path]:
+            why = unlike(file, self.schema, self.folders.get(path, {}))
+            if why and path not in self._sizes:
+                raise DataError(
+                    f"`{path}` can't be read by a worker: {why}. Write it as the others are, or {_BY_SPARK}"
+                )
+            if path in self._sizes and self.store.get_file_info(path).size != self._sizes[path]:
                 why = f"it had {self._sizes[path]:,} bytes"
             if why:
-                raise DataError(f"`{path}` has changed while it was to be read: {why}. Read the files anew.")
+                raise DataError(f"`{path}` has changed while it was to be read: {why}. {_AGAIN}")
             yield file
 
     def _rows(self, file: Any, path: str, groups: Sequence[int], batch_rows: int = _BATCH_ROWS) -> Iterator[pa.Table]:
         said = self.folders.get(path, {})
-        stored = [field.name for field in self.schema if field.name not in said]
+        named = {field.name: name for field in self.schema for name in names_in(file, field.name)}
+        stored = [named[field.name] for field in self.schema if field.name not in said and field.name in named]
         if not groups:
             return
         # what is read is decoded by this thread: Spark has a task for every core
         for batch in file.iter_batches(batch_rows, groups, stored, use_threads=False):
             columns = [
-                pa.repeat(pa.scalar(said[field.name], field.type), len(batch))
-                if field.name in said
-                else batch.column(field.name).cast(field.type)
+                pa.repeat(pa.scalar(said.get(field.name), field.type), len(batch))
+                if field.name in said or field.name not in named
+                else batch.column(named[field.name]).cast(field.type)
                 for field in self.schema
             ]
             yield pa.Table.from_arrays(columns, schema=self.schema)
@@ -194,6 +212,23 @@ def _groups(metadata: Any, begin: float, end: float) -> Iterator[int]:
         if begin <= (before + rows / 2) / total < end:
             yield i
         before += rows
+
+
+def _marked(metadata: Any, marks: set[int], every: int) -> tuple[list[int], list[int]]:
+    """The row groups in which rows are marked, and all places for marks there: rows 0, `every`, 2 `every`, ...
+
+    A row group has all of its marks, or none; one that has no place for any goes with the one before.
+    """
+    groups, places, begin, mine = list[int](), list[int](), 0, False
+    for i in range(metadata.num_row_groups):
+        end = begin + metadata.row_group(i).num_rows
+        some = range(-(-begin // every) * every, end, every)
+        mine = some[0] in marks if some else mine
+        if mine:
+            groups.append(i)
+            places += some
+        begin = end
+    return groups, places
 
 
 def span(file: Any, group: int, name: str) -> pa.Array | None:
@@ -223,7 +258,7 @@ def relation_of(df: DataFrame) -> Any:
         return "it is more than a scan of Parquet files"
     relation = node.relation()
     is_files = relation.getClass().getSimpleName() == "HadoopFsRelation"
-    if not is_files or relation.fileFormat().getClass().getName() != _READER:
+    if not is_files or relation.fileFormat().getClass().getName() != READER:
         return "it is no scan of Parquet files"
     return relation
 
@@ -244,17 +279,12 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     keys = relation.options().keysIterator()
     while keys.hasNext():
         key = keys.next()
-        if key.lower() in _OPTIONS:
+        if key.lower() in OPTIONS:
             return f"its option {key} is for Spark"
     named = {name.lower() for name in relation.partitionSchema().fieldNames()}
-    fields = {field.name: field for field in df.schema.fields}
-    wanted = T.StructType([fields[name] for name in names])
-    if " collate " in wanted.simpleString():
-        return "text has a collation"
-    try:
-        schema = to_arrow_schema(wanted, timezone=zone)
-    except PySparkException:
-        return "Arrow has no type for what is read"
+    schema = arrow_of(df, names, zone)
+    if isinstance(schema, str):
+        return schema
     uris = list(relation.location().inputFiles())
     if not 0 < len(uris) <= _FILES:
         return f"there are {len(uris):,} files"
@@ -266,7 +296,19 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     if isinstance(folders, str):
         return folders
     rows = Parquet(files, schema, folders, store)
-    return _all_unlike(rows) or rows
+    return _allunlike(rows) or rows
+
+
+def arrow_of(df: DataFrame, names: Sequence[str], zone: str) -> pa.Schema | str:
+    """The columns of these names, as Arrow has them; or why it has not."""
+    fields = {field.name: field for field in df.schema.fields}
+    wanted = T.StructType([fields[name] for name in names])
+    if " collate " in wanted.simpleString():
+        return "text has a collation"
+    try:
+        return to_arrow_schema(wanted, timezone=zone)
+    except PySparkException:
+        return "Arrow has no type for what is read"
 
 
 def _folders(files: Sequence[tuple[str, int]], fields: Sequence[pa.Field]) -> dict[str, dict[str, object]] | str:
@@ -301,47 +343,16 @@ def _named(text: str, kind: pa.DataType) -> object:
     raise ValueError(text)
 
 
-def _all_unlike(rows: Parquet) -> str:
+def _allunlike(rows: Parquet) -> str:
     """Why one of the files is not as Spark says."""
 
     def looked_into(path: str) -> str:
         try:
             with _opened(rows.store, path) as file:
-                return _unlike(file, rows.schema, rows.folders.get(path, {}))
+                return unlike(file, rows.schema, rows.folders.get(path, {}))
         except (OSError, pa.ArrowException) as e:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
     paths = [path for path, _ in rows.files]
     with side_by_side(rows.store, len(paths)) as work:
         return next((why for why in work(looked_into, paths) if why), "")
-
-
-def _unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
-    """Why the columns of a file are not those that Spark says, but for those that its folders say."""
-    if _is_legacy(file.metadata.metadata or {}):
-        return "times may be in Spark's legacy calendar"
-    for field in (field for field in schema if field.name not in said):
-        if file.schema_arrow.names.count(field.name) != 1:
-            return f"the column {field.name!r} is not in every file"
-        found = file.schema_arrow.field(field.name).type
-        alike = [field.type]
-        if pa.types.is_timestamp(field.type):
-            zone = "UTC" if field.type.tz else None
-            # what is stored as INT96 is an instant, though Arrow does not say so
-            zone = None if zone and _is_int96(file, field.name) else zone
-            alike = [pa.timestamp("us", zone), pa.timestamp("ms", zone)]
-        if found not in alike:
-            return f"the column {field.name!r} is {found} in the files"
-    return ""
-
-
-def _is_legacy(metadata: dict[bytes, bytes]) -> bool:
-    """Whether Spark may have written early days in another calendar: before 3.1, or later where it was told to."""
-    version = metadata.get(_VERSION, b"9").split(b".")[:2]
-    old = [int(part) if part.isdigit() else 0 for part in version] < [3, 1]
-    return old or any(key in metadata for key in _LEGACY)
-
-
-def _is_int96(file: Any, name: str) -> bool:
-    columns = [file.schema.column(i) for i in range(len(file.schema))]
-    return any(column.path == name and column.physical_type == "INT96" for column in columns)

@@ -31,9 +31,11 @@ from panewise.spec.fill import Filling
 from panewise.spec.punctuate import InBand
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Scan", "as_spark_has", "files_of", "scan_of", "two_rows", "why_not"]
+__all__ = [
+    "Scan", "as_spark_has", "files_of", "scan_of", "two_rows", "unsettled_texts", "why_not", "zone_of_times",
+]  # fmt: skip
 
 _HELD_FILES = 32 << 20
 """How many bytes of segments in files each task reads by itself."""
@@ -112,11 +114,18 @@ def scan_of(df: DataFrame, segments: DataFrame, keys: tuple[str, ...], layout: F
 
 def files_of(df: DataFrame, listed: Sequence[str], texts: Sequence[str]) -> Parquet | str:
     """The Parquet files that a DataFrame is, of which columns are listed, or read by SQL texts; or why it is none."""
-    conf = df.sparkSession.conf
-    # times are in the zone in which expressions see them
-    zone = conf.get("spark.sql.session.timeZone") or "UTC"
-    rows = parquet_of(df, names_read(df.columns, listed, texts), zone)
-    why = rows if isinstance(rows, str) else unsettled(df.sparkSession)
+    rows = parquet_of(df, names_read(df.columns, listed, texts), zone_of_times(df.sparkSession))
+    return rows if isinstance(rows, str) else unsettled_texts(df.sparkSession, texts) or rows
+
+
+def zone_of_times(spark: SparkSession) -> str:
+    """The zone in which expressions see times."""
+    return spark.conf.get("spark.sql.session.timeZone") or "UTC"
+
+
+def unsettled_texts(spark: SparkSession, texts: Sequence[str]) -> str:
+    """Which setting changes what Spark makes of files, or of SQL texts, if any does."""
+    why, conf, zone = unsettled(spark), spark.conf, zone_of_times(spark)
     if why:
         return why
     if not all(map(_NAME.fullmatch, texts)):
@@ -128,7 +137,7 @@ def files_of(df: DataFrame, listed: Sequence[str], texts: Sequence[str]) -> Parq
         ZoneInfo(zone)
     except (KeyError, ValueError):
         return f"spark.sql.session.timeZone is {zone}"
-    return rows
+    return ""
 
 
 def two_rows(schema: pa.Schema) -> pa.Table:

@@ -19,7 +19,7 @@ from pyarrow.fs import FileSystem, FileType, LocalFileSystem, S3FileSystem, reso
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["files_in", "is_local", "s3", "side_by_side"]
+__all__ = ["files_in", "is_local", "s3", "side_by_side", "store_of"]
 
 _FEW = 16
 """How many files of this machine are looked into before threads are worth their while."""
@@ -73,20 +73,36 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
     places = {(parts.scheme, parts.netloc) for parts in map(urlparse, uris)}
     if len(places) > 1:
         return "files are in several stores"
-    ((scheme, host),) = places
     paths = [unquote(urlparse(uri).path) for uri in uris]
+    found = store_of(uris[0], spark, options)
+    if isinstance(found, str):
+        return found
+    store, root = found
     try:
-        store, root = _reached(scheme, host, paths[0], spark, options)
         with side_by_side(store, len(paths)) as work:
-            found = list(work(store.get_file_info, [root + path for path in paths]))
-    except (OSError, ValueError, pa.ArrowException) as e:
-        return f"pyarrow does not reach {scheme}://{host} ({str(e).splitlines()[0]})"
-    gone = next((uri for uri, info in zip(uris, found, strict=True) if info.type != FileType.File), None)
+            infos = list(work(store.get_file_info, [root + path for path in paths]))
+    except (OSError, pa.ArrowException) as e:
+        return _unreached(uris[0], e)
+    gone = next((uri for uri, info in zip(uris, infos, strict=True) if info.type != FileType.File), None)
     if gone is not None:
         return f"{gone} is no file {'here' if is_local(store) else 'there'}"
     # what is empty, or only about other files, Spark does not read either
-    kept = [(i.path, i.size) for i in found if i.size and not i.base_name.startswith(("_", "."))]
+    kept = [(i.path, i.size) for i in infos if i.size and not i.base_name.startswith(("_", "."))]
     return (store, tuple(sorted(kept))) if kept else "all files are empty"
+
+
+def store_of(uri: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str] | str:
+    """The store that a file is in, and what comes before paths there; or why it is left to Spark."""
+    parts = urlparse(uri)
+    try:
+        return _reached(parts.scheme, parts.netloc, unquote(parts.path), spark, options)
+    except (OSError, ValueError, pa.ArrowException) as e:
+        return _unreached(uri, e)
+
+
+def _unreached(uri: str, error: Exception) -> str:
+    parts = urlparse(uri)
+    return f"pyarrow does not reach {parts.scheme}://{parts.netloc} ({str(error).splitlines()[0]})"
 
 
 def _reached(scheme: str, host: str, path: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str]:

@@ -1,14 +1,16 @@
 """The stream executor: rows are packed into pages, dealt to shards, and one stateful stage does everything else.
 
 source --Apply--> elements --mapInArrow: pack--> (lane, page) --groupBy(lane).transformWithStateInPandas--> page
+(or Parquet files --> marks --mapInArrow: read, Apply, pack--> (lane, page))
 and report --observe: what `pw.progress` tells--> page --mapInArrow: unpack--> segments, late rows
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -17,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from panewise.errors import InputError, SpecError
 from panewise.kernel.bundle import load
+from panewise.kernel.dealing import can_deal
 from panewise.kernel.fill import FillLayout
 from panewise.kernel.ledger import check_measures
 from panewise.kernel.pack import Packer
@@ -24,14 +27,15 @@ from panewise.kernel.sequence import Layout
 from panewise.kernel.shard import PUNCTUATION
 from panewise.spark.batch import result_schema
 from panewise.spark.control import describe
-from panewise.spark.elements import asking, commands, with_clocks
+from panewise.spark.elements import asking, clocks, commands
 from panewise.spark.follow import bounded, follow_of, followed, passed_type
 from panewise.spark.lanes import PAGES, lanes, page_of
 from panewise.spark.processor import Processor
 from panewise.spark.report import STAGED, Report
 from panewise.spark.session import ROCKSDB
 from panewise.spark.shard import ShardRunner
-from panewise.spark.source import Dealt, apply
+from panewise.spark.source import Applied, Dealt, apply
+from panewise.spark.streamscan import StreamScan, marks_rows, stream_scan_of
 from panewise.spark.worker import settle
 from panewise.spec.aggregates import Aggregates
 from panewise.spec.aside import SetAside
@@ -41,13 +45,13 @@ from panewise.spec.frames import RowWindows
 from panewise.spec.job import MAX_SHARDS
 from panewise.spec.plan import PlanSpec
 from panewise.spec.prod import Prods, first_of, later_of, on_grid
-from panewise.spec.punctuate import InBand, Ordered, Passed, Watermark, check_punctuation
+from panewise.spec.punctuate import Ordered, Passed, Watermark, check_punctuation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "SHARDS", "check_framing", "check_name", "checked_stream", "finished", "packed", "segments",
+    "SHARDS", "check_framing", "check_name", "checked_stream", "finished", "packed", "path_of", "segments", "together",
 ]  # fmt: skip
 
 SHARDS = 16
@@ -57,6 +61,8 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _LOG = logging.getLogger("panewise")
 _STORE = "spark.sql.streaming.stateStore.providerClass"
 _DELAY = "spark.watermarkDelayMs"
+Read = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""What reads elements where something says which."""
 
 
 def checked_stream(plan: Ordered, df: DataFrame, shards: int | None, which: str = "") -> int:
@@ -189,23 +195,19 @@ def _segments(
     if prods is not None:
         check_measures(prods.accuracy, [name for name, _ in calls])
     applied = apply(plan, calls, df, emit, Dealt(count, late), prods)
-    layout = replace(applied.layout, set_aside=set_aside)
+    layout, schema = replace(applied.layout, set_aside=set_aside), applied.df.schema
     # a lull is a micro-batch too: a clock makes them, but Spark's own would make a replay one single micro-batch
     timed = (set_aside is not None and clock is not None) or (prods is not None and prods.prodder is not None)
-    elements = with_clocks(plan, applied.df, df, clock, count, timed=timed)
+    others = clocks(plan, schema, df.sparkSession, clock, count, timed=timed)
     if prods is not None and prods.stream is not None:
-        elements = elements.unionByName(asking(prods.stream, plan, applied.df.schema))
+        others.append(asking(prods.stream, plan, schema))
     if control is not None:
-        elements = elements.unionByName(commands(df.sparkSession, control, applied.df.schema, keys=plan.keys))
+        others.append(commands(df.sparkSession, control, schema, keys=plan.keys))
         types = {field.name: field.dataType.simpleString() for field in applied.keys}
-        describe(control, types, applied.df.schema["at"].dataType.simpleString(), prods is not None)
-    marked = isinstance(plan.punctuation, InBand | Passed) or (prods is not None and prods.in_band is not None)
-    if elements is applied.df and not marked:
-        # all of them are rows: what says so need not go to Python with each
-        elements = elements.drop("kind", "clock")
+        describe(control, types, schema["at"].dataType.simpleString(), prods is not None)
     watermark = isinstance(plan.punctuation, Watermark)
     staged = (
-        packed(elements, layout, count)
+        _pages(applied, layout, df, others, count, late)
         .groupBy("lane")
         .transformWithStateInPandas(
             Processor(ShardRunner(layout, count, watermark, passes, clocked or clock is not None)),
@@ -228,6 +230,29 @@ def _segments(
     return finished(staged, made, late_type, Report(answers=answers), passed)
 
 
+def _pages(
+    applied: Applied, layout: Layout, df: DataFrame, others: list[DataFrame], shards: int, late: bool
+) -> DataFrame:
+    """All elements as pages: rows, which workers read if they can, and others."""
+    scan = stream_scan_of(df, applied.layout, late)
+    if isinstance(scan, StreamScan):
+        pages = packed(scan.marks(df), layout, shards, read=scan.rows)
+        return together(pages, packed(together(*others), layout, shards)) if others else pages
+    elements = together(applied.df, *others)
+    if not others and not marks_rows(layout):
+        # all of them are rows: what says so need not go to Python with each, nor what their keys say
+        elements = elements.drop("kind", "clock", *(["shard"] if can_deal(layout.key_types) else []))
+    return packed(elements, layout, shards)
+
+
+def path_of(plan: PlanSpec, df: DataFrame, agg: Aggregates | None = None) -> str:
+    """Which way the rows of a stream go, and why."""
+    scan = stream_scan_of(df, apply(plan, plan.asked(agg), df).layout, late=False)
+    if isinstance(scan, StreamScan):
+        return "scan lane: Spark deals Parquet files to Python workers, which read them; shuffled as pages, by shard"
+    return f"Spark reads rows ({scan}); shuffled as pages, by shard"
+
+
 def check_name(name: str, taken: Iterable[str]) -> None:
     """Refuse a column of results where others go."""
     if name in (other.lower() for other in taken):
@@ -235,11 +260,18 @@ def check_name(name: str, taken: Iterable[str]) -> None:
         raise SpecError(f"`{option}` (True) adds a column {name!r}, and the results have one. Rename theirs.")
 
 
-def packed(elements: DataFrame, layout: Layout | FillLayout, shards: int, side: int | None = None) -> DataFrame:
-    """Elements as pages."""
+def together(first: DataFrame, *others: DataFrame) -> DataFrame:
+    """The rows of several DataFrames."""
+    return reduce(lambda found, more: found.unionByName(more), others, first)
+
+
+def packed(
+    elements: DataFrame, layout: Layout | FillLayout, shards: int, side: int | None = None, read: Read | None = None
+) -> DataFrame:
+    """Elements as pages; or what says which of them are read here."""
 
     def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for shard, page in Packer(layout, shards, side=side).run(batches):
+        for shard, page in Packer(layout, shards, side=side).run(batches if read is None else read(batches)):
             yield page_of(keys[shard], page)
         settle("pack")
 

@@ -1,0 +1,70 @@
+"""Which columns a Parquet file has, as Spark sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["names_in", "unlike"]
+
+_VERSION = b"org.apache.spark.version"
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+
+
+def unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
+    """Why the columns of a file are not those that Spark says, but for those that its folders say."""
+    if _is_legacy(file.metadata.metadata or {}):
+        return "times may be in Spark's legacy calendar"
+    for field in (field for field in schema if field.name not in said):
+        names = names_in(file, field.name)
+        if len(names) > 1:
+            return f"the column {field.name!r} is there {len(names)} times"
+        found = file.schema_arrow.field(names[0]).type if names else field.type
+        if not (_holds_time(file, names, field.type, found) or _holds(field.type, found)):
+            return f"the column {field.name!r} is {found} in the files"
+    return ""
+
+
+def names_in(file: Any, name: str) -> list[str]:
+    """Under which names a file has a column: Spark cares for no case."""
+    return [known for known in file.schema_arrow.names if known.lower() == name.lower()]
+
+
+def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
+    """Whether every value of a file's type is one of Spark's, as Spark reads it too.
+
+    >>> _holds(pa.int64(), pa.int32()), _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.large_string())
+    (True, False, True)
+    """
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_signed_integer(wanted) and pa.types.is_integer(found):
+        return bool(found.bit_width + pa.types.is_unsigned_integer(found) <= wanted.bit_width)
+    if pa.types.is_string(wanted):
+        return found in (wanted, pa.large_string())
+    if pa.types.is_binary(wanted):
+        return found in (wanted, pa.large_binary())
+    return bool(found == wanted or (pa.types.is_float64(wanted) and pa.types.is_float32(found)))
+
+
+def _holds_time(file: Any, names: Sequence[str], wanted: pa.DataType, found: pa.DataType) -> bool:
+    if not names or not pa.types.is_timestamp(wanted):
+        return False
+    zone = "UTC" if wanted.tz else None
+    # what is stored as INT96 is an instant, though Arrow does not say so
+    zone = None if zone and _is_int96(file, names[0]) else zone
+    return found in (pa.timestamp("us", zone), pa.timestamp("ms", zone))
+
+
+def _is_legacy(metadata: dict[bytes, bytes]) -> bool:
+    """Whether Spark may have written early days in another calendar: before 3.1, or later where it was told to."""
+    version = metadata.get(_VERSION, b"9").split(b".")[:2]
+    old = [int(part) if part.isdigit() else 0 for part in version] < [3, 1]
+    return old or any(key in metadata for key in _LEGACY)
+
+
+def _is_int96(file: Any, name: str) -> bool:
+    columns = [file.schema.column(i) for i in range(len(file.schema))]
+    return any(column.path == name and column.physical_type == "INT96" for column in columns)

@@ -1,0 +1,190 @@
+"""The scan lane of streams: where a stream is nothing but Parquet files, Python workers read their columns.
+
+Files are listed, and dealt to micro-batches and tasks, by Spark's own source, so that a checkpoint serves with the lane
+and without. Of rows it hands over none but marks: of every so many rows the place of one, and in which file it is, for
+which no column is read. They say which row groups are a task's, and workers read these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.fs import FileSystem
+from pyspark.sql import functions as F
+
+from panewise.errors import DataError, InputError
+from panewise.kernel.dealing import can_deal
+from panewise.kernel.page import Array
+from panewise.kernel.punctuate import source_columns
+from panewise.kernel.sequence import Layout
+from panewise.local.runner import apply_local
+from panewise.local.source import names_read
+from panewise.spark.framescan import alike, texts_of
+from panewise.spark.parquet import OPTIONS, READER, Parquet, arrow_of
+from panewise.spark.scan import as_spark_has, two_rows, unsettled_texts, why_not, zone_of_times
+from panewise.spark.store import store_of
+from panewise.spec.punctuate import InBand, Passed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["StreamScan", "marks_rows", "stream_scan_of"]
+
+_EVERY = 1 << 12
+"""Of how many rows one is a mark; a power of two."""
+
+
+@dataclass(frozen=True)
+class StreamScan:
+    """Rows of Parquet files that come as a stream."""
+
+    layout: Layout
+    schema: pa.Schema
+    """What is read of the files."""
+    said: tuple[str, ...]
+    """The columns among these that folders name."""
+    elements: pa.Schema
+    """What is packed."""
+    store: FileSystem
+    root: str
+    roots: tuple[str, ...]
+    """Where files are looked for."""
+
+    def marks(self, df: DataFrame) -> DataFrame:
+        """Which rows are a task's, as marks."""
+        file = df.metadataColumn("_metadata")
+        values = [df[f"`{name}`"].alias(f"said{i}") for i, name in enumerate(self.said)]
+        told = df.select(file["file_path"].alias("file"), file["row_index"].alias("place"), *values)
+        return told.filter(F.col("place").bitwiseAND(_EVERY - 1) == 0)
+
+    def rows(self, marks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that are a task's, as elements."""
+        plan, calls, emit, prods = self.layout.plan, self.layout.agg, self.layout.emit, self.layout.prods
+        for table in self._read(marks):
+            found = apply_local(plan, calls, table, emit, prods).rows
+            yield from found.cast(self.elements).to_batches()
+
+    def _read(self, marks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        places: dict[str, list[Array]] = {}
+        said: dict[str, Mapping[str, object]] = {}
+        for batch in marks:
+            files = batch.column("file").dictionary_encode()
+            for i, uri in enumerate(files.dictionary.to_pylist()):
+                mine = batch.filter(pc.equal(files.indices, i))
+                if uri not in places:
+                    places[uri], said[uri] = [], self._said(uri, mine)
+                places[uri].append(mine.column("place").to_numpy())
+        for uri, found in places.items():
+            path = self.root + unquote(urlparse(uri).path)
+            rows = Parquet((), self.schema, {path: said[uri]}, self.store)
+            yield from rows.read_marked(path, np.concatenate(found), _EVERY)
+
+    def _said(self, uri: str, marks: pa.RecordBatch) -> Mapping[str, object]:
+        """The values that the folders of a file name."""
+        folders = {part.partition("=")[0].lower() for part in _folders(uri)}
+        known = {name.lower() for name in self.said}
+        known |= {part.partition("=")[0].lower() for root in self.roots for part in _folders(root)}
+        for name in self.schema.names:
+            if name.lower() in folders - known:
+                raise DataError(
+                    f"`{uri}` is in a folder that names {name!r}, and when the stream was started there was none. "
+                    "Start it again, and it will be read from there."
+                )
+        return {
+            name: marks.column(f"said{i}")[0].cast(self.schema.field(name).type).as_py()
+            for i, name in enumerate(self.said)
+        }
+
+
+def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | str:
+    """How Python workers can read the rows of a stream themselves; or why they can't."""
+    plan, calls, spark = layout.plan, layout.agg, df.sparkSession
+    if late:
+        return "late rows are wanted as they are"
+    if marks_rows(layout):
+        return "some rows are punctuations, or prods"
+    if not can_deal(layout.key_types):
+        return "keys are of a type that Spark deals"
+    source = _source_of(df)
+    if isinstance(source, str):
+        return source
+    texts = texts_of(plan, calls)
+    names = names_read(df.columns, (plan.ordered_by, *plan.keys, *plan.tie_break, *source_columns(plan)), texts)
+    schema = arrow_of(df, names, zone_of_times(spark))
+    why = schema if isinstance(schema, str) else unsettled_texts(spark, texts)
+    if why:
+        return why
+    roots = _roots(source, df)
+    found = store_of(roots[0], spark, source.options())
+    if isinstance(found, str):
+        return found
+    if len({urlparse(root)[:2] for root in roots}) > 1:
+        return "files are in several stores"
+    try:
+        tried = apply_local(plan, calls, two_rows(schema), layout.emit, layout.prods)
+    except (InputError, DataError, pa.ArrowException) as e:
+        return why_not(e)
+    if not alike(tried.layout, layout):
+        return "types differ from those of Spark"
+    elements = pa.schema(list(zip(tried.rows.schema.names, as_spark_has(tried.rows.schema.types), strict=True)))
+    partitions = {name.lower() for name in _several(source.sourceInfo().partitionColumns().iterator())}
+    said = tuple(name for name in names if name.lower() in partitions)
+    return StreamScan(layout, schema, said, elements, *found, roots)
+
+
+def marks_rows(layout: Layout) -> bool:
+    """Whether some of the rows are punctuations, or prods."""
+    prods = layout.prods is not None and layout.prods.in_band is not None
+    return prods or isinstance(layout.plan.punctuation, InBand | Passed)
+
+
+def _source_of(df: DataFrame) -> Any:
+    """The source of Parquet files that a stream is and nothing else; or, as text, why it is none."""
+    plan = getattr(df, "_jdf", None)
+    if plan is None:
+        return "Spark Connect does not say where rows come from"
+    node = plan.queryExecution().analyzed()
+    while node.getClass().getSimpleName() in ("SubqueryAlias", "View"):
+        node = node.child()
+    if node.getClass().getSimpleName() != "StreamingRelation":
+        return "it is more than a stream of Parquet files"
+    source = node.dataSource()
+    if source.providingClass().getName() != READER:
+        return "it is no stream of Parquet files"
+    for key in _several(source.options().keysIterator()):
+        if key.lower() in OPTIONS:
+            return f"its option {key} is for Spark"
+    return source
+
+
+def _roots(source: Any, df: DataFrame) -> tuple[str, ...]:
+    """Where a source looks for files, with the stores that they are in."""
+    spark: Any = df.sparkSession
+    conf = spark._jsparkSession.sessionState().newHadoopConfWithOptions(source.options())
+    given = _several(source.paths().iterator())
+    option = source.options().get("path")
+    given += [option.get()] if option.isDefined() else []
+    found = []
+    for path in given:
+        place = spark._jvm.org.apache.hadoop.fs.Path(path)
+        home = place.getFileSystem(conf).getUri()
+        found.append(f"{home.getScheme()}://{home.getAuthority() or ''}{place.toUri().getPath()}")
+    return tuple(found)
+
+
+def _several(values: Any) -> list[str]:
+    """What an iterator of Scala's gives."""
+    found = []
+    while values.hasNext():
+        found.append(values.next())
+    return found
+
+
+def _folders(uri: str) -> list[str]:
+    return [unquote(part) for part in uri.split("/")[:-1] if "=" in part]
