@@ -125,6 +125,9 @@ def framed_files(applied: Applied, spark: SparkSession, scan: FrameScan, result:
         return _dealt_files(applied, spark, scan, work, result)
     certain, few = is_certain(scan), _few(applied.layout, scan.few_keys)
     shards = _shards(scan.count / _ROWS, cores, few)
+    if few:
+        # what each task has found goes to one shard, and another's to the next: so that all have as much
+        shards = len(work) // ceil(len(work) / shards)
     task = FrameTask(applied.layout, shards, certain, few, len(work))
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

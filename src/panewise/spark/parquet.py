@@ -296,7 +296,7 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     if isinstance(folders, str):
         return folders
     rows = Parquet(files, schema, folders, store)
-    return _allunlike(rows) or rows
+    return _all_unlike(rows) or rows
 
 
 def arrow_of(df: DataFrame, names: Sequence[str], zone: str) -> pa.Schema | str:
@@ -343,7 +343,7 @@ def _named(text: str, kind: pa.DataType) -> object:
     raise ValueError(text)
 
 
-def _allunlike(rows: Parquet) -> str:
+def _all_unlike(rows: Parquet) -> str:
     """Why one of the files is not as Spark says."""
 
     def looked_into(path: str) -> str:
