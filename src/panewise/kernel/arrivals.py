@@ -14,7 +14,7 @@ from panewise.kernel.progress import Progress
 from panewise.kernel.punctuate import Punctuator, is_per_key, source_columns
 from panewise.spec.punctuate import Ordered
 
-__all__ = ["REASONS", "Arrivals", "passed"]
+__all__ = ["REASONS", "Arrivals"]
 
 REASONS = ("late", "after_idle", "null_at", "before_origin", "partly_late")
 """Why a row counts nowhere: progress had passed it, so had it after its source was left out, no `at`, an `at` before
@@ -23,10 +23,10 @@ _PARTLY = REASONS.index("partly_late")
 
 
 @compiled
-def passed(at: Any, slots: Any, until: Any, least: Any, nothing: Any) -> Any:
+def _passed(at: Any, slots: Any, until: Any, least: Any, nothing: Any) -> Any:
     """The places of rows that promises have passed: those of their slots, or `least`, which is one for all.
 
-    >>> passed(np.array([1, 2, 3]), np.array([0, 1, 1]), np.array([0, 1]), 2, -1)
+    >>> _passed(np.array([1, 2, 3]), np.array([0, 1, 1]), np.array([0, 1]), 2, -1)
     array([0, 1])
     """
     found, count = np.empty(len(at), np.int64), 0
@@ -72,13 +72,20 @@ class Arrivals:
         more = np.full(slots - len(self.until), self.punctuator.until, self._progress.dtype)
         self.until = np.concatenate([self.until, more])
 
+    def passed(self, at: Array, slots: Array, least: Any = None) -> Array:
+        """The places of rows that promises have passed, or one of all up to `least`."""
+        exact = self._progress.dtype
+        nothing = exact(self._progress.nothing)
+        found: Array = _passed(at, slots, self.until, nothing if least is None else exact(least), nothing)
+        return found
+
     def without_late(
         self, rows: pa.Table, slots: Array, before: Any, counts: dict[str, int]
     ) -> tuple[pa.Table, Array, pa.Table | None]:
         """The rows that are not too late for everything; those that are too late are counted, and given if wanted."""
         absent = np.asarray(rows.column("at").is_null().to_numpy()) if rows.column("at").null_count else None
         at = self.numbers(rows, absent)
-        behind = passed(at, slots, self.until, before, self._progress.nothing)
+        behind = self.passed(at, slots, before)
         kept = rows.drop_columns(self._sources) if self._sources else rows
         if absent is None and self.origin is None and not len(behind):
             return kept, slots, None

@@ -35,7 +35,7 @@ def shards_of(keys: Sequence[pa.Array], count: int, shards: int) -> Array:
     """The shards of so many keys; null leaves a hash as it is, and what has no keys is all in the first.
 
     >>> shards_of([pa.array([1, 2, None]), pa.array(["a", None, None])], 3, 1 << 10)
-    array([], dtype=int32)
+    array([198, 973,  42], dtype=int32)
     """
     if not keys:
         return np.zeros(count, np.int32)

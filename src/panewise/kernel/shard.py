@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from panewise.kernel import segmenting as sg
-from panewise.kernel.arrivals import REASONS, Arrivals, passed
+from panewise.kernel.arrivals import REASONS, Arrivals
 from panewise.kernel.aside import AsideOperator
 from panewise.kernel.bundle import as_arrays, as_table, load
 from panewise.kernel.compiled import compiled
@@ -329,8 +329,7 @@ class Shard:
         self._arrivals.advance(slots, at)
         if self._every is not None and len(at):
             self._follow(slots, at, self._every)
-        nothing = self._progress.nothing
-        released = passed(at, slots, self._arrivals.until, nothing, nothing)
+        released = self._arrivals.passed(at, slots)
         self._waiting = None
         if rows is not None and len(released) < len(at):
             stays = np.ones(len(at), bool)

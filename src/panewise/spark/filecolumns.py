@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ def unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
         if len(names) > 1:
             return f"the column {field.name!r} is there {len(names)} times"
         found = file.schema_arrow.field(names[0]).type if names else field.type
-        if not (_holds_time(file, names, field.type, found) or _holds(field.type, found)):
+        if not (_holds(field.type, found) or _holds_time(field.type, found)):
             return f"the column {field.name!r} is {found} in the files"
     return ""
 
@@ -49,13 +49,12 @@ def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
     return bool(found == wanted or (pa.types.is_float64(wanted) and pa.types.is_float32(found)))
 
 
-def _holds_time(file: Any, names: Sequence[str], wanted: pa.DataType, found: pa.DataType) -> bool:
-    if not names or not pa.types.is_timestamp(wanted):
+def _holds_time(wanted: pa.DataType, found: pa.DataType) -> bool:
+    if not pa.types.is_timestamp(wanted):
         return False
-    zone = "UTC" if wanted.tz else None
-    # what is stored as INT96 is an instant, though Arrow does not say so
-    zone = None if zone and _is_int96(file, names[0]) else zone
-    return found in (pa.timestamp("us", zone), pa.timestamp("ms", zone))
+    # an instant, whether or not the file says that it is one, as where it is stored as INT96
+    zones = ("UTC", None) if wanted.tz else (None,)
+    return any(found in (pa.timestamp("us", zone), pa.timestamp("ms", zone)) for zone in zones)
 
 
 def _is_legacy(metadata: dict[bytes, bytes]) -> bool:
@@ -63,8 +62,3 @@ def _is_legacy(metadata: dict[bytes, bytes]) -> bool:
     version = metadata.get(_VERSION, b"9").split(b".")[:2]
     old = [int(part) if part.isdigit() else 0 for part in version] < [3, 1]
     return old or any(key in metadata for key in _LEGACY)
-
-
-def _is_int96(file: Any, name: str) -> bool:
-    columns = [file.schema.column(i) for i in range(len(file.schema))]
-    return any(column.path == name and column.physical_type == "INT96" for column in columns)

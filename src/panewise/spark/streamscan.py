@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from panewise.errors import DataError, InputError
 from panewise.kernel.dealing import can_deal
-from panewise.kernel.page import Array
+from panewise.kernel.page import Array, in_one
 from panewise.kernel.punctuate import source_columns
 from panewise.kernel.sequence import Layout
 from panewise.local.runner import apply_local
@@ -68,6 +68,10 @@ class StreamScan:
         plan, calls, emit, prods = self.layout.plan, self.layout.agg, self.layout.emit, self.layout.prods
         for table in self._read(marks):
             found = apply_local(plan, calls, table, emit, prods).rows
+            if "row" in self.elements.names:
+                fields = list(self.elements.field("row").type)
+                row = [in_one(column).cast(field.type) for field, column in zip(fields, table.columns, strict=True)]
+                found = found.append_column("row", pa.StructArray.from_arrays(row, fields=fields))
             yield from found.cast(self.elements).to_batches()
 
     def _read(self, marks: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -105,8 +109,6 @@ class StreamScan:
 def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | str:
     """How Python workers can read the rows of a stream themselves; or why they can't."""
     plan, calls, spark = layout.plan, layout.agg, df.sparkSession
-    if late:
-        return "late rows are wanted as they are"
     if marks_rows(layout):
         return "some rows are punctuations, or prods"
     if not can_deal(layout.key_types):
@@ -116,10 +118,15 @@ def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | st
         return source
     texts = texts_of(plan, calls)
     names = names_read(df.columns, (plan.ordered_by, *plan.keys, *plan.tie_break, *source_columns(plan)), texts)
-    schema = arrow_of(df, names, zone_of_times(spark))
-    why = schema if isinstance(schema, str) else unsettled_texts(spark, texts)
+    # late rows are wanted as they are
+    schema = arrow_of(df, df.columns if late else names, zone_of_times(spark))
+    if isinstance(schema, str):
+        return schema
+    why = unsettled_texts(spark, texts)
     if why:
         return why
+    if any(pa.types.is_nested(field.type) for field in schema):
+        return "late rows are wanted, and have columns of several values"
     roots = _roots(source, df)
     found = store_of(roots[0], spark, source.options())
     if isinstance(found, str):
@@ -132,10 +139,16 @@ def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | st
         return why_not(e)
     if not alike(tried.layout, layout):
         return "types differ from those of Spark"
-    elements = pa.schema(list(zip(tried.rows.schema.names, as_spark_has(tried.rows.schema.types), strict=True)))
+    elements = _in_utc(tried.rows.schema)
+    if late:
+        elements = elements.append(pa.field("row", pa.struct(list(_in_utc(schema)))))
     partitions = {name.lower() for name in _several(source.sourceInfo().partitionColumns().iterator())}
-    said = tuple(name for name in names if name.lower() in partitions)
+    said = tuple(name for name in schema.names if name.lower() in partitions)
     return StreamScan(layout, schema, said, elements, *found, roots)
+
+
+def _in_utc(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(list(zip(schema.names, as_spark_has(schema.types), strict=True)))
 
 
 def marks_rows(layout: Layout) -> bool:
