@@ -1,9 +1,10 @@
 """Where the time of a stream goes: the same files, through more and more of its stages; and empty micro-batches.
 
-Each way does what the one before does, and one thing more: Spark reads the columns; they come to Python; they are
-packed into pages, by shard; pages are shuffled, and Spark's stateful stage is given them, reads and writes a state, and
-does nothing; frames are found, and what is open is kept; segments are unpacked. A micro-batch is a file; the median
-counts, without the first two. How many cores are busy is the processor time of Spark and its workers over all of that.
+Each way does what the one before does, and one thing more: Spark deals row groups to tasks; workers read them, and pack
+their rows into pages, by shard (or, `--by-spark`: Spark reads the columns; they come to Python; they are packed); pages
+are shuffled, and Spark's stateful stage is given them, reads and writes a state, and does nothing; frames are found,
+and what is open is kept; segments are unpacked. A micro-batch is a file; the median counts, without the first two. How
+many cores are busy is the processor time of Spark and its workers over all of that.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from panewise.spark.report import STAGED
 from panewise.spark.shard import ShardRunner
 from panewise.spark.source import Dealt, apply
 from panewise.spark.stream import packed
+from panewise.spark.streamscan import stream_scan_of
 from panewise.spec.emit import FINAL
 
 PLAN = pw.threshold_frames("speed <= 45", min_rows=6).by("sensor").at("ts", pw.slack("0 seconds"))
@@ -62,26 +64,39 @@ def _dropped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     return iter(())
 
 
-def ways(shards: int) -> dict[str, Callable[[DataFrame], DataFrame]]:
+def ways(shards: int, by_spark: bool) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """One stage more each."""
 
     def applied(df: DataFrame) -> Any:
         return apply(PLAN, (), df, FINAL, Dealt(shards, False))
 
+    def scan(df: DataFrame) -> Any:
+        return stream_scan_of(df, applied(df).layout, late=False)
+
+    def elements(df: DataFrame) -> Any:
+        return applied(df).df.drop("kind", "clock", "shard")
+
     def pages(df: DataFrame) -> DataFrame:
-        seen = applied(df)
-        return packed(seen.df, seen.layout, shards)
+        layout = applied(df).layout
+        if by_spark:
+            return packed(elements(df), layout, shards)
+        return packed(scan(df).marks(df), layout, shards, read=scan(df).rows)
 
     def staged(df: DataFrame, processor: StatefulProcessor) -> DataFrame:
         return pages(df).groupBy("lane").transformWithStateInPandas(processor, STAGED, "Append", "None")
 
+    first: dict[str, Callable[[DataFrame], DataFrame]] = {"Spark deals row groups": lambda df: scan(df).marks(df)}
+    if by_spark:
+        first = {
+            "Spark reads": lambda df: df.select("sensor", "ts", "speed"),
+            "to Python": lambda df: elements(df).mapInArrow(_dropped, "nothing int"),
+        }
     return {
-        "Spark reads": lambda df: df.select("sensor", "ts", "speed"),
-        "to Python": lambda df: applied(df).df.mapInArrow(_dropped, "nothing int"),
-        "packed": pages,
+        **first,
+        "packed" if by_spark else "read by workers, packed": pages,
         "shuffled, given to a stateful stage": lambda df: staged(df, Nothing()),
         "frames, and their state": lambda df: staged(df, Processor(ShardRunner(applied(df).layout, shards, False))),
-        "segments, unpacked": lambda df: PLAN.segments(df, shards=shards),
+        "segments, unpacked": lambda df: PLAN.segments(df.where("true") if by_spark else df, shards=shards),
     }
 
 
@@ -118,7 +133,8 @@ def main() -> int:
     options.add_argument("--sensors", type=int, default=600)
     options.add_argument("--files", type=int, default=10)
     options.add_argument("--times", type=int, default=3)
-    options.add_argument("--shards", type=int, default=16)
+    options.add_argument("--shards", type=int, default=4, help="twice as many as cores")
+    options.add_argument("--by-spark", action="store_true", help="let Spark read the rows")
     options.add_argument("--note", type=Path, help="a file to add the figures to")
     given = options.parse_args()
     console = Console()
@@ -132,16 +148,17 @@ def main() -> int:
         runs = 0
         best: dict[tuple[str, Path], tuple[float, float]] = {}
         with console.status("timing"):
+            stages = ways(given.shards, given.by_spark)
             for _ in range(given.times + 1):
-                for name, built in ways(given.shards).items():
+                for name, built in stages.items():
                     for files in (full, empty):
                         runs += 1
                         took = _run(spark, files, built, folder / f"run-{runs}")
                         # the first round warms up
-                        if runs > 2 * len(ways(given.shards)):
+                        if runs > 2 * len(stages):
                             best[name, files] = min(best.get((name, files), took), took)
     each, rows, before = given.rows / given.files, [], [0.0, 0.0]
-    for name in ways(given.shards):
+    for name in stages:
         (some, busy), (none, _) = best[name, full], best[name, empty]
         rows.append(
             (
@@ -157,6 +174,7 @@ def main() -> int:
         before = [some, none]
     columns = ("stage", "seconds", "more", "rows/s", "cores busy", "empty, ms", "more")
     title = f"Stages of a stream: micro-batches of {each:,.0f} rows, {given.sensors:,} sensors, {given.shards} shards"
+    title += " (Spark reads)" if given.by_spark else ""
     told(console, title, columns, rows, given.note)
     return 0
 

@@ -15,11 +15,13 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow.fs import S3FileSystem
 
+import panewise as pw
 from panewise.spark import framing
 from panewise.spark.batch import path_of
 from panewise.spark.framescan import FrameScan, frame_scan_of
 from panewise.spark.source import apply
 from panewise.spark.store import s3
+from panewise.spark.stream import path_of as path_of_stream
 from spark.tables import rows
 from spark.test_framing import AGG, PLANS, laid, readings, same
 
@@ -104,6 +106,25 @@ def test_fill(spark: SparkSession, client: Any, tmp_path: Path, capsys: pytest.C
     assert len(found) > 7
 
 
+def test_stream(spark: SparkSession, client: Any, tmp_path: Path) -> None:
+    table = readings(7)
+    stored = uploaded(spark, client, tmp_path, "a stream", laid(table, "names"))
+    df = spark.readStream.schema(stored.schema).parquet(f"s3a://{BUCKET}/a stream")
+    plan = PLANS["threshold"].by("k", "day").at("t", pw.slack("0 seconds"))
+    assert "scan lane" in path_of_stream(plan, df)
+    found = []
+    for i, given in enumerate((df, df.where("true"))):
+        query = (
+            plan.segments(given, AGG, shards=2)
+            .writeStream.option("checkpointLocation", str(tmp_path / f"state {i}"))
+            .trigger(availableNow=True)
+            .foreachBatch(lambda batch, _: found.append(rows(batch.toArrow())))
+        )
+        query.start().awaitTermination()
+    assert found[0] == found[1]
+    assert len(found[0]) > 7
+
+
 def test_what_spark_alone_can_reach(spark: SparkSession, client: Any, tmp_path: Path) -> None:
     """It is read by Spark, and `explain` says why."""
     table = readings(7)
@@ -133,7 +154,7 @@ def test_what_is_gone_when_it_is_to_be_read(spark: SparkSession, client: Any, tm
     df, plan = uploaded(spark, client, tmp_path, "gone", laid(table, "in order")), PLANS["threshold"].by("k").at("t")
     found = plan.segments(df)
     client.delete_object(Bucket=BUCKET, Key="gone/day=2024-05-02/a part.parquet")
-    with pytest.raises(Exception, match=r"can't be read by a worker .* or Spark read it: `df.where"):
+    with pytest.raises(Exception, match=r"can't be read by a worker .* or let Spark read it: `df.where"):
         found.collect()
 
 
