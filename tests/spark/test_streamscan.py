@@ -57,7 +57,7 @@ def test_the_same_is_found_as_by_spark(spark: SparkSession, tmp_path: Path, zone
     table, folder = filling_rows(), tmp_path / "a folder, 100 % of ü"
     folder.mkdir()
     for i in range(3):
-        pq.write_table(table.slice(i * 150, 150), folder / f"{i} +=&.parquet", row_group_size=40)
+        pq.write_table(table.slice(i * 150, 150), folder / f"{i} +=&;#?.parquet", row_group_size=40)
     with settings(spark, session_timeZone=zone, shuffle_partitions=2, files_maxPartitionBytes=2_000):
         df = stream_of(spark, folder, maxFilesPerTrigger=1)
         assert "scan lane" in path_of(df)
@@ -185,6 +185,11 @@ def test_folders_that_name_values(spark: SparkSession, tmp_path: Path) -> None:
         run(df, tmp_path / "later state")
     found, _ = run(stream_of(spark, later), tmp_path / "later state", late=True)
     assert len(found) > 10
+    # what is above the folder that is read names nothing
+    df = stream_of(spark, later / "by key" / "k=1")
+    found, _ = run(df, tmp_path / "one state", late=True)
+    assert rows(found) == rows(run(df.where("true"), tmp_path / "one other", late=True)[0])
+    assert set(found.column("k").to_pylist()) == {None}
 
 
 def test_why_spark_reads(spark: SparkSession, tmp_path: Path) -> None:

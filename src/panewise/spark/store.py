@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, FileType, LocalFileSystem, S3FileSystem, resolve_s3_region
@@ -70,10 +70,10 @@ def side_by_side(store: FileSystem, files: int) -> Iterator[Callable[..., Iterab
 
 def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed | str:
     """The store of files, with their paths there and their sizes; or why they are left to Spark."""
-    places = {(parts.scheme, parts.netloc) for parts in map(urlparse, uris)}
+    places = {(parts.scheme, parts.netloc) for parts in map(urlsplit, uris)}
     if len(places) > 1:
         return "files are in several stores"
-    paths = [unquote(urlparse(uri).path) for uri in uris]
+    paths = [unquote(urlsplit(uri).path) for uri in uris]
     found = store_of(uris[0], spark, options)
     if isinstance(found, str):
         return found
@@ -93,7 +93,7 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
 
 def store_of(uri: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str] | str:
     """The store that a file is in, and what comes before paths there; or why it is left to Spark."""
-    parts = urlparse(uri)
+    parts = urlsplit(uri)
     try:
         return _reached(parts.scheme, parts.netloc, unquote(parts.path), spark, options)
     except (OSError, ValueError, pa.ArrowException) as e:
@@ -101,7 +101,7 @@ def store_of(uri: str, spark: SparkSession, options: Any) -> tuple[FileSystem, s
 
 
 def _unreached(uri: str, error: Exception) -> str:
-    parts = urlparse(uri)
+    parts = urlsplit(uri)
     return f"pyarrow does not reach {parts.scheme}://{parts.netloc} ({str(error).splitlines()[0]})"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -85,15 +85,14 @@ class StreamScan:
                     places[uri], said[uri] = [], self._said(uri, mine)
                 places[uri].append(mine.column("place").to_numpy())
         for uri, found in places.items():
-            path = self.root + unquote(urlparse(uri).path)
+            path = self.root + unquote(urlsplit(uri).path)
             rows = Parquet((), self.schema, {path: said[uri]}, self.store)
             yield from rows.read_marked(path, np.concatenate(found), _EVERY)
 
     def _said(self, uri: str, marks: pa.RecordBatch) -> Mapping[str, object]:
         """The values that the folders of a file name."""
-        folders = {part.partition("=")[0].lower() for part in _folders(uri)}
-        known = {name.lower() for name in self.said}
-        known |= {part.partition("=")[0].lower() for root in self.roots for part in _folders(root)}
+        folders = _named_by(unquote(part) for part in uri.split("/")[:-1])
+        known = {name.lower() for name in self.said}.union(*(_named_by(root.split("/")) for root in self.roots))
         for name in self.schema.names:
             if name.lower() in folders - known:
                 raise DataError(
@@ -131,7 +130,7 @@ def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | st
     found = store_of(roots[0], spark, source.options())
     if isinstance(found, str):
         return found
-    if len({urlparse(root)[:2] for root in roots}) > 1:
+    if len({urlsplit(root)[:2] for root in roots}) > 1:
         return "files are in several stores"
     try:
         tried = apply_local(plan, calls, two_rows(schema), layout.emit, layout.prods)
@@ -199,5 +198,10 @@ def _several(values: Any) -> list[str]:
     return found
 
 
-def _folders(uri: str) -> list[str]:
-    return [unquote(part) for part in uri.split("/")[:-1] if "=" in part]
+def _named_by(folders: Iterable[str]) -> set[str]:
+    """The columns that folders name.
+
+    >>> _named_by(["data", "Day=2024-05-01"])
+    {'day'}
+    """
+    return {folder.partition("=")[0].lower() for folder in folders if "=" in folder}
