@@ -20,11 +20,11 @@ from rich.table import Table
 
 import panewise as pw
 
-__all__ = ["LONG", "agree", "bench", "take_turns", "told"]
+__all__ = ["LONG", "WARM", "agree", "bench", "take_turns", "told"]
 
 LONG = 60
 """Seconds: what takes longer is timed once."""
-_WARM = 10
+WARM = 10
 """Seconds that each has run before anything is timed: so long Java compiles what it runs, on cores that work needs."""
 
 
@@ -75,7 +75,7 @@ def take_turns(
 
 def _warmed(build: Callable[[], Any]) -> float:
     """How long it takes the first time; it runs for a while."""
-    until = time.perf_counter() + _WARM
+    until = time.perf_counter() + WARM
     first = _seconds(build)
     while time.perf_counter() < until:
         _seconds(build)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from contextlib import redirect_stdout
 from decimal import Decimal
 from io import StringIO
@@ -18,6 +20,7 @@ from pyspark.sql import functions as F
 
 import panewise as pw
 from panewise.kernel.dealing import can_deal, shards_of
+from panewise.spark import framing
 from panewise.spark.parquet import _marked
 from spark.tables import rows, settings
 from spark.test_scan import filling_rows
@@ -84,22 +87,16 @@ def test_every_row_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
             for first, last in pairwise(edges):
                 writer.write_table(table.slice(first, last - first))
     schema = spark.createDataFrame(table).schema
-    plan = pw.threshold_frames("t % 1000 < 990").by("k").at("t", pw.slack(0))
+    plan, agg = pw.boundary_frames({"t": 1_000}).at("t", pw.slack(0)), {"n": "count(*)", "total": "sum(t)"}
     with settings(spark, files_maxPartitionBytes=20_000, files_openCostInBytes=1):
-        df = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-        assert "scan lane" in path_of(df, plan, {})
-        observed = []
-        query = (
-            plan.segments(df, shards=2)
-            .writeStream.format("noop")
-            .option("checkpointLocation", str(tmp_path / "state"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        for progress in query.recentProgress:
-            observed += [told.rows for name, told in progress.observedMetrics.items() if name.startswith("panewise")]
-    assert observed == [30_000, 30_000]
+        df = spark.readStream.schema(schema).parquet(str(folder))
+        assert "scan lane" in path_of(df, plan, agg)
+        assert spark.read.parquet(str(folder)).rdd.getNumPartitions() > 4
+        found, count = run(df, tmp_path / "state", plan, agg, shards=2)
+    assert count == 60_000
+    expected = [2 * sum(range(i * 1_000 + 1, i * 1_000 + 1_001)) for i in range(29)]
+    assert [each["total"] for each in sorted(found.to_pylist(), key=lambda row: row["segment"]["id"])][1:] == expected
+    assert set(found.column("n").to_pylist()[1:]) == {2_000}
 
 
 def test_row_groups_by_their_marks(tmp_path: Path) -> None:
@@ -149,10 +146,13 @@ def test_files_that_are_not_alike(spark: SparkSession, tmp_path: Path) -> None:
         narrow.set_column(4, "x", table["x"].cast(pa.float32())),
         table.set_column(1, "name", table["name"].dictionary_encode()),
         table.set_column(1, "name", table["name"].cast(pa.large_string())),
+        table.set_column(5, "d", table["d"].cast(pa.decimal128(7, 1), safe=False)),
+        table.set_column(2, "t", table["t"].cast(pa.timestamp("ms", "Europe/Berlin"), safe=False)),
     ]
     for i, each in enumerate(some):
-        pq.write_table(each.slice(i * 70, 70), folder / f"{i}.parquet")
+        pq.write_table(each.slice(i * 50, 50), folder / f"{i}.parquet")
     df = stream_of(spark, folder)
+    assert "scan lane" in path_of(df)
     found, count = run(df, tmp_path / "lane", late=True)
     assert rows(found) == rows(run(df.where("true"), tmp_path / "other", late=True)[0])
     assert (len(found) > 10, count) == (True, 400)
@@ -161,10 +161,14 @@ def test_files_that_are_not_alike(spark: SparkSession, tmp_path: Path) -> None:
 def test_what_no_worker_can_read(spark: SparkSession, tmp_path: Path) -> None:
     table, folder = filling_rows(), tmp_path / "rows"
     folder.mkdir()
-    pq.write_table(table.set_column(3, "i", table["x"].cast(pa.string())), folder / "0.parquet")
-    said = "0.parquet` can't be read by a worker: the column 'i' is string in the files. Write it as the others are, "
+    for i, each in enumerate((table, table.set_column(3, "i", table["x"].cast(pa.string())), table)):
+        pq.write_table(each, folder / f"{i}.parquet")
+    said = "1.parquet` can't be read by a worker: the column 'i' is string in the files. Write it as the others are, "
     with pytest.raises(StreamingQueryException, match=said + "or let Spark read it: `df.where"):
         run(stream_of(spark, folder), tmp_path / "state")
+    # of what is there before, the first and the last file are looked into
+    pq.write_table(table.set_column(3, "i", table["x"].cast(pa.string())), folder / "3.parquet")
+    assert "Spark reads rows (the column 'i' is string in the files)" in path_of(stream_of(spark, folder))
 
 
 def test_folders_that_name_values(spark: SparkSession, tmp_path: Path) -> None:
@@ -190,6 +194,54 @@ def test_folders_that_name_values(spark: SparkSession, tmp_path: Path) -> None:
     found, _ = run(df, tmp_path / "one state", late=True)
     assert rows(found) == rows(run(df.where("true"), tmp_path / "one other", late=True)[0])
     assert set(found.column("k").to_pylist()) == {None}
+
+
+def test_folders_that_name_nothing(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where files are found by a pattern, or in any folder, Spark asks none; nor those above."""
+    table, folder = filling_rows(), tmp_path / "name=above" / "rows"
+    for i in range(2):
+        (folder / f"k={i}").mkdir(parents=True)
+        pq.write_table(table.slice(i * 200, 200), folder / f"k={i}" / "some.parquet")
+    monkeypatch.chdir(tmp_path)
+    schema = spark.createDataFrame(table).schema
+    given = (
+        stream_of(spark, folder / "*"),
+        stream_of(spark, folder, recursiveFileLookup="true"),
+        spark.readStream.schema(schema).option("Path", str(folder / "k=1")).format("parquet").load(),
+        spark.readStream.schema(schema).parquet(os.path.relpath(folder / "k=1", spark_home(spark))),
+    )
+    for i, df in enumerate(given):
+        assert "scan lane" in path_of(df)
+        found, count = run(df, tmp_path / f"lane {i}", late=True)
+        assert rows(found) == rows(run(df.where("true"), tmp_path / f"other {i}", late=True)[0])
+        assert (len(found) > 10, count) == (True, 400 if i < 2 else 200)
+        assert 2 in found.column("k").to_pylist()
+    assert "(its option basePath is for Spark)" in path_of(stream_of(spark, folder, basePath=str(tmp_path)))
+
+
+def spark_home(spark: SparkSession) -> str:
+    """The folder that Spark takes paths from."""
+    return spark._jvm.java.lang.System.getProperty("user.dir")
+
+
+def test_what_spark_completes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that files do not have, and a view, through which Spark does not say where rows are."""
+    monkeypatch.setattr(framing, "SMALL", 0)
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    pq.write_table(filling_rows().drop_columns(["i"]), folder / "some.parquet")
+    df = stream_of(spark, folder)
+    schema = copy.deepcopy(df.schema)
+    schema["i"].metadata = {"EXISTS_DEFAULT": "7", "CURRENT_DEFAULT": "7"}
+    for kind in ("readStream", "read"):
+        completed = getattr(spark, kind).schema(schema).parquet(str(folder))
+        assert "Spark completes the column 'i'" in path_of(completed)
+    sevens, _ = run(spark.readStream.schema(schema).parquet(str(folder)), tmp_path / "state", agg={"i": "max(i)"})
+    assert set(sevens.column("i").to_pylist()) == {7}
+    df.createOrReplaceTempView("some_rows")
+    view = spark.table("some_rows")
+    assert "it is more than a stream of Parquet files" in path_of(view)
+    assert rows(run(view, tmp_path / "view")[0]) == rows(run(df, tmp_path / "lane")[0])
 
 
 def test_why_spark_reads(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 def unlike(file: Any, schema: pa.Schema, said: Mapping[str, object]) -> str:
     """Why the columns of a file are not those that Spark says, but for those that its folders say."""
-    if _is_legacy(file.metadata.metadata or {}):
+    times = any(pa.types.is_timestamp(field.type) or pa.types.is_date(field.type) for field in schema)
+    if times and _is_legacy(file.metadata.metadata or {}):
         return "times may be in Spark's legacy calendar"
     for field in (field for field in schema if field.name not in said):
         names = names_in(file, field.name)
@@ -37,6 +38,8 @@ def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
 
     >>> _holds(pa.int64(), pa.int32()), _holds(pa.int32(), pa.int64()), _holds(pa.string(), pa.large_string())
     (True, False, True)
+    >>> [_holds(pa.decimal128(10, 2), pa.decimal128(*found)) for found in ((5, 2), (9, 1), (10, 1), (5, 3))]
+    [True, True, False, False]
     """
     if pa.types.is_dictionary(found):
         found = found.value_type
@@ -46,15 +49,18 @@ def _holds(wanted: pa.DataType, found: pa.DataType) -> bool:
         return found in (wanted, pa.large_string())
     if pa.types.is_binary(wanted):
         return found in (wanted, pa.large_binary())
+    if pa.types.is_decimal(wanted) and pa.types.is_decimal(found):
+        return bool(0 <= wanted.scale - found.scale <= wanted.precision - found.precision)
+    if pa.types.is_float64(wanted) and pa.types.is_signed_integer(found):
+        return bool(found.bit_width <= 32)
     return bool(found == wanted or (pa.types.is_float64(wanted) and pa.types.is_float32(found)))
 
 
 def _holds_time(wanted: pa.DataType, found: pa.DataType) -> bool:
-    if not pa.types.is_timestamp(wanted):
+    if not (pa.types.is_timestamp(wanted) and pa.types.is_timestamp(found) and found.unit in ("us", "ms")):
         return False
-    # an instant, whether or not the file says that it is one, as where it is stored as INT96
-    zones = ("UTC", None) if wanted.tz else (None,)
-    return any(found in (pa.timestamp("us", zone), pa.timestamp("ms", zone)) for zone in zones)
+    # an instant is one in any zone, whether or not the file says that it is one, as where it is stored as INT96
+    return bool(wanted.tz or not found.tz)
 
 
 def _is_legacy(metadata: dict[bytes, bytes]) -> bool:

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "OPTIONS", "READER", "Group", "Parquet", "Unit", "arrow_of", "parquet_of", "relation_of", "span", "unsettled",
+    "READER", "Group", "Parquet", "Unit", "arrow_of", "for_spark", "node_of", "parquet_of", "relation_of", "several",
+    "span", "unsettled", "why_unlike",
 ]  # fmt: skip
 
 Unit = tuple[str, float, float]
@@ -62,7 +63,7 @@ _FILES = 10_000
 """How many files are looked into before anything runs; where there are more, Spark reads them."""
 _AGAIN = "Read the files anew."
 _BY_SPARK = "let Spark read it: `df.where('true')` instead of `df`."
-OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
+_OPTIONS = ("ignorecorruptfiles", "ignoremissingfiles", "datetimerebasemode", "int96rebasemode")
 _SETTINGS = {
     "files.ignoreCorruptFiles": "true",
     "files.ignoreMissingFiles": "true",
@@ -73,6 +74,8 @@ _SETTINGS = {
     "parquet.fieldId.read.enabled": "true",
 }
 _NOTHING = "__HIVE_DEFAULT_PARTITION__"
+_DEFAULT, _SQL_TYPE = "EXISTS_DEFAULT", "__CHAR_VARCHAR_TYPE_STRING"
+"""What the metadata of a column say of a value where files have none; and of its type, if that is not its own."""
 READER = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 
 
@@ -156,7 +159,7 @@ class Parquet:
         """The rows of those row groups of a file in which marks are: the places of some rows, one of so many."""
         with self._checked(path) as file:
             groups, places = _marked(file.metadata, set(marks.tolist()), every)
-            if len(places) != len(marks):
+            if places != sorted(marks.tolist()):
                 raise DataError(f"`{path}` has changed while it was to be read: rows are elsewhere. {_AGAIN}")
             yield from self._rows(file, path, groups)
 
@@ -251,9 +254,7 @@ def relation_of(df: DataFrame) -> Any:
     plan = getattr(df, "_jdf", None)
     if plan is None:
         return "Spark Connect does not say where rows come from"
-    node = plan.queryExecution().analyzed()
-    while node.getClass().getSimpleName() in ("SubqueryAlias", "View"):
-        node = node.child()
+    node = node_of(plan)
     if node.getClass().getSimpleName() != "LogicalRelation":
         return "it is more than a scan of Parquet files"
     relation = node.relation()
@@ -261,6 +262,26 @@ def relation_of(df: DataFrame) -> Any:
     if not is_files or relation.fileFormat().getClass().getName() != READER:
         return "it is no scan of Parquet files"
     return relation
+
+
+def node_of(plan: Any, names: Sequence[str] = ("SubqueryAlias", "View")) -> Any:
+    """What a plan of Spark's is, but for names."""
+    node = plan.queryExecution().analyzed()
+    while node.getClass().getSimpleName() in names:
+        node = node.child()
+    return node
+
+
+def several(values: Any) -> Iterator[Any]:
+    """What an iterator of Scala's gives."""
+    while values.hasNext():
+        yield values.next()
+
+
+def for_spark(options: Any, more: Sequence[str] = ()) -> str:
+    """Which option of a source only Spark can do, if it has one."""
+    given = (key for key in several(options.keysIterator()) if key.lower() in (*_OPTIONS, *more))
+    return next((f"its option {key} is for Spark" for key in given), "")
 
 
 def unsettled(spark: SparkSession) -> str:
@@ -276,11 +297,9 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     relation = relation_of(df)
     if isinstance(relation, str):
         return relation
-    keys = relation.options().keysIterator()
-    while keys.hasNext():
-        key = keys.next()
-        if key.lower() in OPTIONS:
-            return f"its option {key} is for Spark"
+    why = for_spark(relation.options())
+    if why:
+        return why
     named = {name.lower() for name in relation.partitionSchema().fieldNames()}
     schema = arrow_of(df, names, zone)
     if isinstance(schema, str):
@@ -296,7 +315,7 @@ def parquet_of(df: DataFrame, names: Sequence[str], zone: str) -> Parquet | str:
     if isinstance(folders, str):
         return folders
     rows = Parquet(files, schema, folders, store)
-    return _all_unlike(rows) or rows
+    return why_unlike(rows, [path for path, _ in files]) or rows
 
 
 def arrow_of(df: DataFrame, names: Sequence[str], zone: str) -> pa.Schema | str:
@@ -305,6 +324,9 @@ def arrow_of(df: DataFrame, names: Sequence[str], zone: str) -> pa.Schema | str:
     wanted = T.StructType([fields[name] for name in names])
     if " collate " in wanted.simpleString():
         return "text has a collation"
+    for field in wanted.fields:
+        if _DEFAULT in field.metadata or str(field.metadata.get(_SQL_TYPE, "")).startswith("char"):
+            return f"Spark completes the column {field.name!r}, which has a default, or a length"
     try:
         return to_arrow_schema(wanted, timezone=zone)
     except PySparkException:
@@ -343,8 +365,8 @@ def _named(text: str, kind: pa.DataType) -> object:
     raise ValueError(text)
 
 
-def _all_unlike(rows: Parquet) -> str:
-    """Why one of the files is not as Spark says."""
+def why_unlike(rows: Parquet, paths: Sequence[str]) -> str:
+    """Why one of these files is not as Spark says."""
 
     def looked_into(path: str) -> str:
         try:
@@ -353,6 +375,5 @@ def _all_unlike(rows: Parquet) -> str:
         except (OSError, pa.ArrowException) as e:
             return f"{path} can't be read here ({str(e).splitlines()[0]})"
 
-    paths = [path for path, _ in rows.files]
     with side_by_side(rows.store, len(paths)) as work:
         return next((why for why in work(looked_into, paths) if why), "")

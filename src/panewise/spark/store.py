@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, FileType, LocalFileSystem, S3FileSystem, resolve_s3_region
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem, resolve_s3_region
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["files_in", "is_local", "s3", "side_by_side", "store_of"]
+__all__ = ["files_in", "is_local", "s3", "side_by_side", "some_files", "store_of"]
 
 _FEW = 16
 """How many files of this machine are looked into before threads are worth their while."""
@@ -89,6 +89,19 @@ def files_in(uris: Sequence[str], spark: SparkSession, options: Any) -> Listed |
     # what is empty, or only about other files, Spark does not read either
     kept = [(i.path, i.size) for i in infos if i.size and not i.base_name.startswith(("_", "."))]
     return (store, tuple(sorted(kept))) if kept else "all files are empty"
+
+
+def some_files(store: FileSystem, path: str, deep: int = 9) -> list[str]:
+    """A file or two that are there, or in a folder, or in one of its folders; none if there is none soon."""
+    found = store.get_file_info(path)
+    if found.type != FileType.Directory or not deep:
+        return [path] if found.type == FileType.File and found.size else []
+    inside = [each for each in store.get_file_info(FileSelector(path)) if not each.base_name.startswith(("_", "."))]
+    files = sorted(each.path for each in inside if each.type == FileType.File and each.size)
+    folders = sorted(each.path for each in inside if each.type == FileType.Directory)
+    if files or not folders:
+        return files[:1] + files[1:][-1:]
+    return some_files(store, folders[-1], deep - 1)
 
 
 def store_of(uri: str, spark: SparkSession, options: Any) -> tuple[FileSystem, str] | str:

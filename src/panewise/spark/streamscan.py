@@ -7,6 +7,7 @@ which no column is read. They say which row groups are a task's, and workers rea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,9 +27,10 @@ from panewise.kernel.sequence import Layout
 from panewise.local.runner import apply_local
 from panewise.local.source import names_read
 from panewise.spark.framescan import alike, texts_of
-from panewise.spark.parquet import OPTIONS, READER, Parquet, arrow_of
+from panewise.spark.parquet import READER, Parquet, arrow_of, for_spark, node_of, several, why_unlike
 from panewise.spark.scan import as_spark_has, two_rows, unsettled_texts, why_not, zone_of_times
-from panewise.spark.store import store_of
+from panewise.spark.source import named
+from panewise.spark.store import some_files, store_of
 from panewise.spec.punctuate import InBand, Passed
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ __all__ = ["StreamScan", "marks_rows", "stream_scan_of"]
 
 _EVERY = 1 << 12
 """Of how many rows one is a mark; a power of two."""
+_PATTERN = re.compile(r"[*?{\[]")
 
 
 @dataclass(frozen=True)
@@ -54,12 +57,12 @@ class StreamScan:
     store: FileSystem
     root: str
     roots: tuple[str, ...]
-    """Where files are looked for."""
+    """Below which folders others may name values."""
 
     def marks(self, df: DataFrame) -> DataFrame:
         """Which rows are a task's, as marks."""
         file = df.metadataColumn("_metadata")
-        values = [df[f"`{name}`"].alias(f"said{i}") for i, name in enumerate(self.said)]
+        values = [df[named(name)].alias(f"said{i}") for i, name in enumerate(self.said)]
         told = df.select(file["file_path"].alias("file"), file["row_index"].alias("place"), *values)
         return told.filter(F.col("place").bitwiseAND(_EVERY - 1) == 0)
 
@@ -91,10 +94,11 @@ class StreamScan:
 
     def _said(self, uri: str, marks: pa.RecordBatch) -> Mapping[str, object]:
         """The values that the folders of a file name."""
-        folders = _named_by(unquote(part) for part in uri.split("/")[:-1])
-        known = {name.lower() for name in self.said}.union(*(_named_by(root.split("/")) for root in self.roots))
+        path = unquote(urlsplit(uri).path)
+        below = [path.removeprefix(root) for root in self.roots if path.startswith(f"{root}/")]
+        folders = _named_by(min(below, key=len, default="").split("/")[:-1])
         for name in self.schema.names:
-            if name.lower() in folders - known:
+            if name not in self.said and name.lower() in folders:
                 raise DataError(
                     f"`{uri}` is in a folder that names {name!r}, and when the stream was started there was none. "
                     "Start it again, and it will be read from there."
@@ -124,14 +128,14 @@ def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | st
     why = unsettled_texts(spark, texts)
     if why:
         return why
-    if any(pa.types.is_nested(field.type) for field in schema):
-        return "late rows are wanted, and have columns of several values"
-    roots = _roots(source, df)
-    found = store_of(roots[0], spark, source.options())
+    odd = next((field.name for field in schema if not _is_plain(field.type)), None)
+    if odd is not None:
+        return f"the column {odd!r} is of a type that only Spark reads"
+    partitions = {name.lower() for name in several(source.sourceInfo().partitionColumns().iterator())}
+    said = tuple(name for name in schema.names if name.lower() in partitions)
+    found = _folders(df, source, schema, said)
     if isinstance(found, str):
         return found
-    if len({urlsplit(root)[:2] for root in roots}) > 1:
-        return "files are in several stores"
     try:
         tried = apply_local(plan, calls, two_rows(schema), layout.emit, layout.prods)
     except (InputError, DataError, pa.ArrowException) as e:
@@ -141,9 +145,44 @@ def stream_scan_of(df: DataFrame, layout: Layout, late: bool) -> StreamScan | st
     elements = _in_utc(tried.rows.schema)
     if late:
         elements = elements.append(pa.field("row", pa.struct(list(_in_utc(schema)))))
-    partitions = {name.lower() for name in _several(source.sourceInfo().partitionColumns().iterator())}
-    said = tuple(name for name in schema.names if name.lower() in partitions)
-    return StreamScan(layout, schema, said, elements, *found, roots)
+    return StreamScan(layout, schema, said, elements, *found)
+
+
+def _folders(
+    df: DataFrame, source: Any, schema: pa.Schema, said: tuple[str, ...]
+) -> tuple[FileSystem, str, tuple[str, ...]] | str:
+    """The store of a source, what comes before paths there, and folders that may name values; or why Spark reads it.
+
+    A file or two are looked into, if some are there: others may come later, but most will be like them.
+    """
+    roots = _roots(source, df)
+    if len({urlsplit(root)[:2] for root in roots}) != 1:
+        return "files are in several stores" if roots else "it does not say where its files are"
+    found = store_of(roots[0], df.sparkSession, source.options())
+    if isinstance(found, str):
+        return found
+    store, before = found
+    paths = [unquote(urlsplit(root).path).rstrip("/") for root in roots]
+    # where folders are found by a pattern, or there may be any, Spark does not ask for their names
+    plain = tuple(path for path in paths if not _PATTERN.search(path))
+    recursive = source.options().get("recursiveFileLookup")
+    named_by = () if recursive.isDefined() and recursive.get().lower() == "true" else plain
+    try:
+        some = [file for path in plain for file in some_files(store, before + path)]
+    except (OSError, pa.ArrowException) as e:
+        return f"pyarrow does not reach {roots[0]} ({str(e).splitlines()[0]})"
+    why = why_unlike(Parquet((), schema, {file: dict.fromkeys(said) for file in some}, store), some)
+    return why or (store, before, named_by)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether it is known as which types files may have values of this one.
+
+    >>> _is_plain(pa.int8()), _is_plain(pa.time64("us")), _is_plain(pa.list_(pa.int8()))
+    (True, False, False)
+    """
+    known = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_string)
+    return any(each(kind) for each in (*known, pa.types.is_binary, pa.types.is_timestamp, pa.types.is_date))
 
 
 def _in_utc(schema: pa.Schema) -> pa.Schema:
@@ -161,47 +200,30 @@ def _source_of(df: DataFrame) -> Any:
     plan = getattr(df, "_jdf", None)
     if plan is None:
         return "Spark Connect does not say where rows come from"
-    node = plan.queryExecution().analyzed()
-    while node.getClass().getSimpleName() in ("SubqueryAlias", "View"):
-        node = node.child()
+    # through a view Spark does not say in which file a row is
+    node = node_of(plan, ("SubqueryAlias",))
     if node.getClass().getSimpleName() != "StreamingRelation":
         return "it is more than a stream of Parquet files"
     source = node.dataSource()
     if source.providingClass().getName() != READER:
         return "it is no stream of Parquet files"
-    for key in _several(source.options().keysIterator()):
-        if key.lower() in OPTIONS:
-            return f"its option {key} is for Spark"
-    return source
+    return for_spark(source.options(), ("basepath",)) or source
 
 
 def _roots(source: Any, df: DataFrame) -> tuple[str, ...]:
     """Where a source looks for files, with the stores that they are in."""
     spark: Any = df.sparkSession
     conf = spark._jsparkSession.sessionState().newHadoopConfWithOptions(source.options())
-    given = _several(source.paths().iterator())
-    option = source.options().get("path")
-    given += [option.get()] if option.isDefined() else []
-    found = []
-    for path in given:
-        place = spark._jvm.org.apache.hadoop.fs.Path(path)
-        home = place.getFileSystem(conf).getUri()
-        found.append(f"{home.getScheme()}://{home.getAuthority() or ''}{place.toUri().getPath()}")
-    return tuple(found)
-
-
-def _several(values: Any) -> list[str]:
-    """What an iterator of Scala's gives."""
-    found = []
-    while values.hasNext():
-        found.append(values.next())
-    return found
+    given = [*several(source.paths().iterator())]
+    given += [pair._2() for pair in several(source.options().iterator()) if pair._1().lower() == "path"]
+    places = [spark._jvm.org.apache.hadoop.fs.Path(path) for path in given]
+    return tuple(place.getFileSystem(conf).makeQualified(place).toUri().toString() for place in places)
 
 
 def _named_by(folders: Iterable[str]) -> set[str]:
     """The columns that folders name.
 
-    >>> _named_by(["data", "Day=2024-05-01"])
-    {'day'}
+    >>> sorted(_named_by(["data", "Day=2024-05-01", "a%2Fb=1"]))
+    ['a/b', 'day']
     """
-    return {folder.partition("=")[0].lower() for folder in folders if "=" in folder}
+    return {unquote(folder.partition("=")[0]).lower() for folder in folders if "=" in folder}
