@@ -34,6 +34,7 @@ RUNS: tuple[tuple[str, ...], ...] = (
     ("frames.py", "--sensors", "1000000"),
     ("growth.py",),
     ("streams.py",),
+    ("streams.py", "--sensors", "600", "--by-hand", "10", "--at-a-time", "5"),
     ("breakdown.py",),
     ("fill.py",),
     ("windows.py",),

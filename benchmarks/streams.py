@@ -123,7 +123,7 @@ def main() -> int:
     options.add_argument("--rows", type=int, default=20_000_000)
     options.add_argument("--sensors", type=int, nargs="+", default=[600, 100_000])
     options.add_argument("--by-hand", type=int, nargs="+", default=[10, 2], help="files for the others, of ten")
-    options.add_argument("--at-a-time", type=int, nargs="+", default=[1, 5], help="files of a micro-batch, of ten")
+    options.add_argument("--at-a-time", type=int, nargs="+", default=[1], help="files of a micro-batch, of ten")
     options.add_argument("--times", type=int, default=3)
     options.add_argument("--shards", type=int, default=4, help="twice as many as cores")
     options.add_argument("--note", type=Path, help="a file to add the figures to")
