@@ -53,7 +53,7 @@ format: setup ## fix style and formatting where a machine can
 	@$(bin)/ruff check --quiet --fix
 	@$(bin)/ruff format --quiet
 
-bench: setup ## measure, peers included, and write BENCHMARKS.md; an hour or two
+bench: setup ## measure, peers included, and write BENCHMARKS.md; two hours or three
 	@$(with_java) $(bin)/python benchmarks/run.py
 
 bench-flink: setup ## the same jobs in Flink, which it fetches (some minutes, 1 GB); adds a table to BENCHMARKS.md

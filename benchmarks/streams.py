@@ -1,9 +1,10 @@
 """Threshold frames in a stream against what one would write by hand, in one session, on the same files.
 
-All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or several), and write
-every stretch of at least six reports at or below 45 mph. What they find is compared; then rows per second are. Those
-written by hand, of which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows
-(`--by-hand`): their rate is what counts.
+All read files of traffic reports, micro-batch by micro-batch (availableNow; one file each, or several), and find
+every stretch of at least six reports at or below 45 mph. What they write is compared; then rows per second are, with
+results that go nowhere, as in the other benchmarks (or into Parquet files: `--sink parquet`). Those written by hand, of
+which Spark has two ways, trust the order of rows and take long, so they may be given fewer rows (`--by-hand`): their
+rate is what counts.
 """
 
 from __future__ import annotations
@@ -37,17 +38,13 @@ def _stream(spark: SparkSession, folder: Path, files: int, at_a_time: int) -> Da
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", at_a_time).parquet(str(folder / names))
 
 
-def _run(found: DataFrame, out: Path) -> tuple[float, int]:
+def _run(found: DataFrame, out: Path, sink: str) -> tuple[float, int]:
     """Seconds, and the bytes of state after the last micro-batch."""
     shutil.rmtree(out, ignore_errors=True)
     began = time.perf_counter()
-    query = (
-        found.writeStream.format("parquet")
-        .option("path", str(out / "found"))
-        .option("checkpointLocation", str(out / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
+    write = found.writeStream.format(sink).option("checkpointLocation", str(out / "checkpoint"))
+    write = write.option("path", str(out / "found")) if sink == "parquet" else write
+    query = write.trigger(availableNow=True).start()
     query.awaitTermination()
     seconds = time.perf_counter() - began
     observed = [value for p in query.recentProgress for value in (p.observedMetrics or {}).values()]
@@ -77,17 +74,16 @@ def _rows(
             traffic.write(str(data), given.rows, sensors=sensors, files=FILES)
     ours, theirs = folder / "ours", {name: folder / name for name in BY_HAND}
 
-    def run(name: str, count: int) -> tuple[float, int]:
+    def run(name: str, count: int, sink: str = given.sink) -> tuple[float, int]:
         stream = _stream(spark, data, count, at_a_time)
-        return _run(
-            BY_HAND[name](stream, SPEED, LEAST) if name else _ours(stream, given.shards), theirs.get(name, ours)
-        )
+        found = BY_HAND[name](stream, SPEED, LEAST) if name else _ours(stream, given.shards)
+        return _run(found, theirs.get(name, ours), sink)
 
     with console.status(f"{sensors:,} sensors: warming up, comparing results"):
         few = max(2, at_a_time)
-        run("", few)
+        run("", few, "parquet")
         for name in BY_HAND:
-            run(name, min(few, files))
+            run(name, min(few, files), "parquet")
             if files >= few and not _same(spark, ours, theirs[name]):
                 raise SystemExit(f"{name} does not find the same segments.")
         with WorkerMemory() as memory:
@@ -125,6 +121,7 @@ def main() -> int:
     options.add_argument("--by-hand", type=int, nargs="+", default=[10, 2], help="files for the others, of ten")
     options.add_argument("--at-a-time", type=int, nargs="+", default=[1], help="files of a micro-batch, of ten")
     options.add_argument("--times", type=int, default=3)
+    options.add_argument("--sink", choices=["noop", "parquet"], default="noop", help="where results go")
     options.add_argument("--shards", type=int, default=4, help="twice as many as cores")
     options.add_argument("--note", type=Path, help="a file to add the figures to")
     given = options.parse_args()
@@ -146,6 +143,7 @@ def main() -> int:
             batches = -(-FILES // at_a_time)
             each = f"{batches} micro-batch{'es' if batches > 1 else ''} of {given.rows // batches:,} rows"
             title = f"Streams: threshold, at least 6 rows, {each}"
+            title += ", written to Parquet files" if given.sink == "parquet" else ""
             columns = ("sensors", "", "rows", "seconds", "rows/s", "ratio", "state bytes/key", "largest worker MB")
             told(console, title, columns, found, given.note)
     finally:
